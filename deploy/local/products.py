@@ -18,7 +18,7 @@ from services.device.registry.products.template_library import (
     TEMPLATE,
     Archive,
     ArchiveInvalid,
-    find_templates,
+    find_templates_by_folder,
 )
 from services.device.registry.products.template_parser import (
     Template,
@@ -141,7 +141,7 @@ def load_template(path: Path) -> tuple[str, Template]:
             name = path.resolve().name
             return name, read_template(TemplateFolder(path.resolve().parent), f"{name}/{TEMPLATE}")
         archive = Archive(path.read_bytes())
-        templates = find_templates(archive, path.stem)
+        templates = find_templates_by_folder(archive, path.stem)
         if len(templates) != 1:
             names = ", ".join(each.model for each in templates[:5]) or "none"
             raise CommandError(

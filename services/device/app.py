@@ -21,7 +21,7 @@ from services.device.commands.wiring import wire_commands
 from services.device.entities.wiring import wire_entities
 from services.device.lorawan.wiring import wire_codecs, wire_lorawan
 from services.device.members.wiring import wire_members
-from services.device.process import Foundation, started
+from services.device.process import Foundation, start_process
 from services.device.registry.wiring import wire_registry
 from services.device.settings import DeviceSettings
 from services.device.telemetry.direct_ingest import DirectIngest
@@ -114,7 +114,7 @@ def build_app(foundation: Foundation, system: Bus, uplinks: Sequence[str] = (UPL
     return DirectIngest(app, telemetry.edge, verifier)
 
 
-async def connect_system(settings: DeviceSettings) -> Bus:
+async def connect_system_account(settings: DeviceSettings) -> Bus:
     """Connect to NATS's system account, which reports and closes connections."""
     return await Bus.connect(
         settings.nats_url,
@@ -127,7 +127,7 @@ async def connect_system(settings: DeviceSettings) -> Bus:
 
 async def main() -> None:
     """Run the service until it is stopped."""
-    async with started("device") as foundation:
+    async with start_process("device") as foundation:
         settings, database = foundation.clients.settings, foundation.clients.mongo.database
         days = max(settings.command_retention_days, settings.retention_days)
         await set_retention(database, "commands", "finishedAt", days)
@@ -136,7 +136,7 @@ async def main() -> None:
         uplinks = await wait_for_store(
             "NATS", lambda: find_uplinks(foundation.clients.bus.js, settings.uplink_partitions)
         )
-        system = await connect_system(settings)
+        system = await connect_system_account(settings)
         try:
             await serve(build_app(foundation, system, uplinks), settings)
         finally:

@@ -10,7 +10,7 @@ from services.device.alarms.wiring import wire_trigger
 from services.device.commands.wiring import wire_completion
 from services.device.entities.tags import TagStore
 from services.device.lorawan.wiring import wire_frames
-from services.device.process import Foundation, started
+from services.device.process import Foundation, start_process
 from services.device.telemetry.batch_store import ReportStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.wiring import IngestPackage, wire_ingest, wire_stores
@@ -48,7 +48,7 @@ def build_ingest(
 
 async def main() -> None:
     """Ingest reports of `UPLINK` and its partitions until the process is stopped."""
-    async with started("device-ingest") as foundation:
+    async with start_process("device-ingest") as foundation:
         clients, settings = foundation.clients, foundation.clients.settings
         bus, mongo, replicas = clients.bus, clients.mongo, settings.stream_replicas
         streams = await wait_for_store(

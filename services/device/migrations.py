@@ -22,9 +22,9 @@ from libs.common.tsl import ParamSpec, TslDocument, iterate_entries, keys_from_i
 from services.device.commands.model import OPEN_STATES
 from services.device.commands.schedule import DUE_INDEX
 from services.device.commands.write_only import WIPE_INDEX
-from services.device.lorawan.frame_store import FRAMES
-from services.device.lorawan.gaps import GAPS
-from services.device.lorawan.redecode_service import JOB_DAYS, REDECODES
+from services.device.lorawan.frame_store import FRAMES_COLLECTION
+from services.device.lorawan.gaps import GAPS_COLLECTION
+from services.device.lorawan.redecode_service import FINISHED_JOB_DAYS, REDECODES_COLLECTION
 from services.device.members.entity import stored_tsl_fields
 from services.device.telemetry.batch_store import SEEN_COLLECTION
 from services.device.telemetry.device_events import EVENTS
@@ -37,29 +37,29 @@ from services.device.things.product_store import HAS_PREFIXES
 
 log = logging.getLogger(__name__)
 
-DAY = 86_400
-SEEN_FOR = DAY
+DAY_SECONDS = 86_400
+UPLINK_RECORD_SECONDS = DAY_SECONDS
 """Seconds for which an uplink without any other document is recorded."""
-TURNS_KEPT = 3600
+COMMAND_TURN_SECONDS = 3600
 """Seconds after which a turn is released."""
-IMPORTS_KEPT = 7 * DAY
+IMPORT_RETENTION_SECONDS = 7 * DAY_SECONDS
 """Seconds that imports are kept."""
 DEVICES_PER_BATCH = 2_000
 """Devices that a migration changes at a time."""
 
-APPLICATION_FIELDS = ("tenant", "application.applicationId")
-MODEL_FIELDS = ("tenant", "model", "tslVersion", "shape")
+APPLICATION_INDEX_FIELDS = ("tenant", "application.applicationId")
+MODEL_INDEX_FIELDS = ("tenant", "model", "tslVersion", "shape")
 
-HAS_NAME = {"name": {"$type": "string"}}
+GROUP_HAS_NAME = {"name": {"$type": "string"}}
 """The filter of groups that are not being deleted."""
 HAS_LOCATION = {"location.latitude": {"$exists": True}}
-OPEN_AND_KEYED = {"open": True, "key": {"$exists": True}}
+OPEN_FLOW_ALARM = {"open": True, "key": {"$exists": True}}
 UNINDEXED_COLLECTIONS = (
     *("product_usage", "template_libraries", "serials", "members", "ledger", "latest", "profiles"),
     *(PARTS, "presence_turn", "alarm_steps"),
 )
 
-COLLECTIONS = {
+INDEXES_BY_COLLECTION = {
     "products": [
         index("_id.tenant", "_id.model", name="tenant_model"),
         index("_id.tenant", "snPrefixes", name="tenant_prefix", unique=True, where=HAS_PREFIXES),
@@ -80,11 +80,11 @@ COLLECTIONS = {
         index("shape", name="shape", sparse=True),
         index("httpUntil", name="silent", sparse=True),
         # searches of applications
-        index(*APPLICATION_FIELDS, "_id", name="application"),
-        index(*APPLICATION_FIELDS, "name", "_id", name="application_name"),
-        index(*APPLICATION_FIELDS, "snKey", "_id", name="application_sn"),
-        index(*APPLICATION_FIELDS, "connectStatus", "_id", name="application_connect_status"),
-        index("grams", *APPLICATION_FIELDS, "_id", name=INDEX),
+        index(*APPLICATION_INDEX_FIELDS, "_id", name="application"),
+        index(*APPLICATION_INDEX_FIELDS, "name", "_id", name="application_name"),
+        index(*APPLICATION_INDEX_FIELDS, "snKey", "_id", name="application_sn"),
+        index(*APPLICATION_INDEX_FIELDS, "connectStatus", "_id", name="application_connect_status"),
+        index("grams", *APPLICATION_INDEX_FIELDS, "_id", name=INDEX),
         # orders and filters of consoles
         index("tenant", "_id", "integration", name="console_id"),
         index("tenant", "integration", "identifier", "_id", name="console_key"),
@@ -101,22 +101,25 @@ COLLECTIONS = {
         # answers who may see the devices of a group, and how many it has
         index("tenant", "group", "_id", "integration", name="group"),
         # counts by model and keyword searches read only this index
-        index(*MODEL_FIELDS, "entityNames", "integration", "snKey", "name", name="members"),
+        index(*MODEL_INDEX_FIELDS, "entityNames", "integration", "snKey", "name", name="members"),
     ],
-    "device_groups": [index("tenant", "name", name="name", unique=True, where=HAS_NAME)],
+    "device_groups": [index("tenant", "name", name="name", unique=True, where=GROUP_HAS_NAME)],
     "shapes": [index("parent", name="parent", sparse=True)],
     "things": [index("tenant", "integration", "identifier", name="thing", unique=True)],
     "entity_tags": [index("tenant", "name", name="name", unique=True)],
     "tagged_entities": [index("tenant", "tags", name="tag")],
     EVENTS: [index("e", "_id", name="kind")],  # finds an event without the device's other kinds
-    SEEN_COLLECTION: [index("at", expireAfterSeconds=SEEN_FOR)],
+    SEEN_COLLECTION: [index("at", expireAfterSeconds=UPLINK_RECORD_SECONDS)],
     "outbox": [index("at")],
     "connections": [index("user", name="user")],
     REMOVED_COLLECTION: [index("at")],
-    FRAMES: [index("i", name="identity", unique=True), index("at", expireAfterSeconds=0)],
-    GAPS: [index("at", expireAfterSeconds=0)],
-    REDECODES: [
-        index("at", expireAfterSeconds=JOB_DAYS * DAY),
+    FRAMES_COLLECTION: [
+        index("i", name="identity", unique=True),
+        index("at", expireAfterSeconds=0),
+    ],
+    GAPS_COLLECTION: [index("at", expireAfterSeconds=0)],
+    REDECODES_COLLECTION: [
+        index("at", expireAfterSeconds=FINISHED_JOB_DAYS * DAY_SECONDS),
         index("_id.tenant", "turn", name="running", where={"state": "RUNNING"}),
     ],
     "commands": [
@@ -128,7 +131,7 @@ COLLECTIONS = {
         ),
         index("tenant", "wipeAt", name=WIPE_INDEX, where={"wipeAt": {"$exists": True}}),
     ],
-    "command_turns": [index("at", expireAfterSeconds=TURNS_KEPT)],
+    "command_turns": [index("at", expireAfterSeconds=COMMAND_TURN_SECONDS)],
     "alarm_rules": [
         index("tenant", "device", "_id", name="device"),
         index("tenant", "product", "_id", name="product"),
@@ -147,15 +150,15 @@ COLLECTIONS = {
         index("tenant", "rule", "raisedAt", "_id", name="rule"),
         index("tenant", "open", "raisedAt", "_id", name="open"),
         index("device", name="gone"),
-        index("tenant", "device", "key", name="key", unique=True, where=OPEN_AND_KEYED),
+        index("tenant", "device", "key", name="key", unique=True, where=OPEN_FLOW_ALARM),
     ],
     "imports": [
-        index("createdAt", name="age", expireAfterSeconds=IMPORTS_KEPT),
+        index("createdAt", name="age", expireAfterSeconds=IMPORT_RETENTION_SECONDS),
         index("state", "_id", name="state"),
         index("tenant", "-_id", name="tenant"),
     ],
     "import_rows": [
-        index("createdAt", name="age", expireAfterSeconds=IMPORTS_KEPT),
+        index("createdAt", name="age", expireAfterSeconds=IMPORT_RETENTION_SECONDS),
         index("import", "row", name="row", unique=True),
         index("import", "outcome", "row", name="outcome"),
     ],
@@ -165,12 +168,12 @@ COLLECTIONS = {
 
 
 async def _create_collections(database: Database) -> None:
-    for name in (EVENTS, FRAMES, GAPS):
+    for name in (EVENTS, FRAMES_COLLECTION, GAPS_COLLECTION):
         await create_missing(database, name, **CLUSTERED)
-    await create_collections(database, COLLECTIONS)
+    await create_collections(database, INDEXES_BY_COLLECTION)
 
 
-def _build_drop(collection: str, *indexes: str) -> Callable[[Database], Awaitable[None]]:
+def _build_index_drop(collection: str, *indexes: str) -> Callable[[Database], Awaitable[None]]:
     async def drop_indexes(database: Database) -> None:
         for name in indexes:
             await drop_present(database[collection], name)
@@ -237,7 +240,7 @@ async def _release_serials(database: Database) -> None:
         await database["serials"].update_one({"_id": device["snKey"], "holder": "device"}, change)
 
 
-async def _complete(database: Database) -> None:
+async def _complete_version_0_1(database: Database) -> None:
     """Complete devices that processes of version 0.1 added or removed meanwhile."""
     await _store_ngrams(database)
     await _release_serials(database)
@@ -264,7 +267,7 @@ async def _keep_decimal_places(database: Database) -> None:
         await database["things"].update_one({"_id": thing["_id"], "hash": thing["hash"]}, change)
 
 
-async def _ignored_keys(database: Database) -> None:
+async def _restore_member_ids(database: Database) -> None:
     """Replace property keys that were ignored on import by member ids.
 
     Devices use ids until the product is imported again. `ref` is stored in both places.
@@ -272,7 +275,7 @@ async def _ignored_keys(database: Database) -> None:
     async for stored in database["tsls"].find({}):
         document = msgspec.json.decode(stored["document"], type=TslDocument)
         plain = keys_from_ids(document)
-        content = msgspec.json.encode(_with_refs(plain))
+        content = msgspec.json.encode(_store_refs(plain))
         if content == stored["document"]:
             continue
         change: Document = {"document": content, "hash": hashlib.sha256(content).hexdigest()}
@@ -288,20 +291,20 @@ async def _ignored_keys(database: Database) -> None:
             await database["things"].update_one(same, {"$set": stored_tsl_fields(plain)})
 
 
-def _with_refs(document: TslDocument) -> TslDocument:
+def _store_refs(document: TslDocument) -> TslDocument:
     for entry in iterate_entries(document):
         if isinstance(entry, ParamSpec) and entry.ref:
             entry.data_spec.ref = entry.ref
     return document
 
 
-async def _erase_again(database: Database) -> None:
+async def _repeat_erasure(database: Database) -> None:
     """Process all things again, because old processes have stored write-only values since."""
     for name in ("devices", "things"):
         await database[name].update_many({"erased": {"$exists": True}}, {"$unset": {"erased": ""}})
 
 
-async def divide_values(database: Database) -> None:
+async def split_large_values(database: Database) -> None:
     """Move large latest values, and those of things with many, to separate documents.
 
     The log lists the things that exceed the present limit: they keep their values.
@@ -314,7 +317,7 @@ async def divide_values(database: Database) -> None:
             log.warning(text, document["_id"], size, MAX_BYTES)
 
 
-contracting = partial(Migration, contract=True)
+contracting_migration = partial(Migration, contract=True)
 
 MIGRATIONS = [
     Migration(4000, "collections and indexes", _create_collections),
@@ -323,20 +326,29 @@ MIGRATIONS = [
     Migration(203, "SNs of devices that are nobody's", _release_serials),
     Migration(412, "decimal places of custom entities", _keep_decimal_places),
     Migration(600, "turns and profiles that are gone", _delete_orphans),
-    Migration(3104, "property keys that were ignored", _ignored_keys),
-    contracting(204, "grams and SNs from version 0.1", _complete),
-    contracting(
+    Migration(3104, "property keys that were ignored", _restore_member_ids),
+    contracting_migration(204, "grams and SNs from version 0.1", _complete_version_0_1),
+    contracting_migration(
         601,
         "the index of version 0.1 for presence",
-        _build_drop("devices", "connectStatus_1_httpUntil_1"),
+        _build_index_drop("devices", "connectStatus_1_httpUntil_1"),
     ),
-    contracting(712, "the index that counted devices by model", _build_drop("devices", "model")),
-    contracting(3102, "write-only values of the version before are erased", _erase_again),
-    contracting(3202, "large latest values in documents of their own", divide_values),
-    contracting(
+    contracting_migration(
+        712, "the index that counted devices by model", _build_index_drop("devices", "model")
+    ),
+    contracting_migration(
+        3102, "write-only values of the version before are erased", _repeat_erasure
+    ),
+    contracting_migration(
+        3202, "large latest values in documents of their own", split_large_values
+    ),
+    contracting_migration(
         3209,
         "indexes of due commands of all tenants",
-        _build_drop("commands", "status_1_nextSendAt_1", "wipeAt_1"),
+        _build_index_drop("commands", "status_1_nextSendAt_1", "wipeAt_1"),
     ),
 ]
-"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""
+"""Migrations by number.
+
+Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it again.
+"""

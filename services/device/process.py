@@ -35,7 +35,7 @@ def wire_foundation(clients: Clients) -> Foundation:
 
 
 @asynccontextmanager
-async def started(process: str) -> AsyncIterator[Foundation]:
+async def start_process(process: str) -> AsyncIterator[Foundation]:
     """Connect and migrate a process of the service; disconnect it at the end."""
     async with connect_process(
         DeviceSettings, "device", MIGRATIONS, process=process

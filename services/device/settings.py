@@ -9,7 +9,7 @@ from libs.common.bus.streams import Partitions
 from libs.common.settings import Count, Days, Seconds, StorageSize, StoreSettings
 from libs.common.store.migrations import MAX_DAYS
 
-KeptDays = Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)]
+RetentionDays = Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,9 +22,9 @@ class DeviceSettings(StoreSettings):
     """Password of `THINGWAY_SYS_NATS_USER`."""
     retention_days: Days = 30
     """Retention of history in days. Older reports are rejected."""
-    frame_retention_days: KeptDays = 30
+    frame_retention_days: RetentionDays = 30
     """Retention in days of frames that can be decoded again. A product may set another number."""
-    command_retention_days: KeptDays = 90
+    command_retention_days: RetentionDays = 90
     """Retention of finished commands (tasks, service calls) in days, but at least
     `THINGWAY_RETENTION_DAYS`."""
     alarm_retention_days: Days = 90

@@ -26,7 +26,7 @@ from libs.common.jobs import run_in_background
 from libs.common.tsl import TslDocument, plausible_properties
 from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
+from services.device.lorawan.codec_scripts import EncodedDownlink, parse_encoder_result
 from services.device.registry.products.template_parser import Template
 from services.device.things.codec_model import CodecFailed
 from tests.e2e.callers import Console
@@ -299,7 +299,7 @@ async def first_writing(
         call = CodecCall("encode", values, port, now_ms())
         (outcome,) = await workers.run("test", one.template.codec, [call])
         try:
-            wanted = read_encoded(one.template.codec.encoder, outcome.result(), port)
+            wanted = parse_encoder_result(one.template.codec.encoder, outcome.result(), port)
         except CodecFailed:
             continue
         if 0 < len(wanted.content) <= MAX_DOWNLINK_BYTES:

@@ -87,19 +87,19 @@ async def test_unstored_messages_of_a_device_are_found(server):
     async with server.service("admin") as admin, server.service("device") as service:
         await admin.jetstream().purge_stream("UPLINK")
         reader = UplinkReader(SimpleNamespace(client=service), ["UPLINK"])
-        assert await reader.first("D1", 0, [], ()) is None
+        assert await reader.find_first_unstored("D1", 0, [], ()) is None
         async with server.mqtt("D1", KEYS["D1"]) as device:
             await device.publish("thing/D1/up/event", b"{}", qos=1, timeout=WAIT)
-        first = await reader.first("D1", 0, [], ())
+        first = await reader.find_first_unstored("D1", 0, [], ())
         said = await admin.jetstream().publish("thing.D1.up.report", b"{}")
         await admin.jetstream().publish("thing.D2.up.report", b"{}")
 
         assert first is not None
-        assert await reader.first("D1", 0, [], ()) == first
-        behind = await reader.first("D1", said.seq - 1, [], ())
+        assert await reader.find_first_unstored("D1", 0, [], ()) == first
+        behind = await reader.find_first_unstored("D1", said.seq - 1, [], ())
         assert behind is not None
         assert behind.sequence == said.seq
-        assert await reader.first("D1", said.seq - 1, [said.seq], {said.seq}) is None
+        assert await reader.find_first_unstored("D1", said.seq - 1, [said.seq], {said.seq}) is None
 
 
 async def test_a_full_uplink_acknowledges_nothing(server):

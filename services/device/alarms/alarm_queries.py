@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from libs.common.store.mongo import Collection, Document, page_stages, read_rows
 from services.device.alarms.model import Alarm, from_document
 
-Order = list[tuple[str, int]]
+SortOrder = list[tuple[str, int]]
 
 
 class AlarmQueries:
@@ -16,19 +16,21 @@ class AlarmQueries:
         self._alarms = alarms
         self._direct = direct
 
-    async def total(self, query: Document) -> int:
+    async def count_matching(self, query: Document) -> int:
         """Return how many alarms match."""
         return await self._alarms.count_documents(query)
 
-    async def read(
-        self, query: Document, order: Order, skip: int, limit: int
+    async def iterate_alarms(
+        self, query: Document, order: SortOrder, skip: int, limit: int
     ) -> AsyncGenerator[Alarm, None]:
         """Yield up to `limit` sorted alarms after the first `skip`."""
         stages = page_stages(query, order, skip, limit)
         async for row in read_rows(self._direct, stages):
             yield from_document(row, Alarm)
 
-    async def newest_unclaimed(self, tenant: str, devices: Sequence[int]) -> dict[int, Alarm]:
+    async def find_newest_open_unclaimed(
+        self, tenant: str, devices: Sequence[int]
+    ) -> dict[int, Alarm]:
         """Return the newest open unclaimed alarm by device."""
         query = {
             "tenant": tenant,
@@ -44,7 +46,7 @@ class AlarmQueries:
         cursor = await self._alarms.aggregate(stages)
         return {entry["_id"]: from_document(entry["newest"], Alarm) async for entry in cursor}
 
-    async def count(self, query: Document) -> list[tuple[str, bool, bool, int]]:
+    async def count_groups(self, query: Document) -> list[tuple[str, bool, bool, int]]:
         """Return numbers of alarms by severity, open and claimed."""
         of = {
             "severity": "$severity",
@@ -57,7 +59,7 @@ class AlarmQueries:
             async for group in await self._alarms.aggregate(stages)
         ]
 
-    async def ids(self, query: Document, limit: int) -> list[int]:
+    async def list_ids(self, query: Document, limit: int) -> list[int]:
         """Return ids of alarms, oldest first."""
         cursor = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
         return [entry["_id"] async for entry in cursor]

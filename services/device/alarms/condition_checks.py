@@ -69,6 +69,6 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
-def bounded(value: Any) -> Any:
+def truncate_text(value: Any) -> Any:
     """Return a value; cut a text to one character more than a threshold may have."""
     return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value

@@ -14,7 +14,7 @@ from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
-from services.device.alarms.rules import AlarmRules
+from services.device.alarms.rules import AlarmRuleService
 from services.device.alarms.schemas import (
     AlarmCounts,
     AlarmResponse,
@@ -28,7 +28,7 @@ from services.device.alarms.schemas import (
 )
 from services.device.alarms.service import AlarmService
 
-Rules = NamedDependency[AlarmRules]
+AlarmRuleServiceDependency = NamedDependency[AlarmRuleService]
 
 READERS = allow_holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
 EDITORS = allow_holders(Function.DEVICE_EDIT)
@@ -140,7 +140,9 @@ ALARM_ROUTER = route_operations(globals(), "/alarms", tags=["Alarms"])
 
 @post("/search", guards=[READERS], example={"keyword": "hot", "page_size": 10, "page_number": 1})
 async def search_alarm_rules(
-    principal: RequestPrincipal, alarm_rules: Rules, data: JSONBody[SearchRules | None] = None
+    principal: RequestPrincipal,
+    alarm_rules: AlarmRuleServiceDependency,
+    data: JSONBody[SearchRules | None] = None,
 ) -> Page[AlarmRuleResponse]:
     """Search alarm rules; rules of products require access to all devices."""
     return await alarm_rules.search(principal, data or SearchRules())
@@ -148,7 +150,7 @@ async def search_alarm_rules(
 
 @get("/{rule_id:str}", guards=[READERS])
 async def get_alarm_rule(
-    principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId
+    principal: RequestPrincipal, alarm_rules: AlarmRuleServiceDependency, rule_id: PathId
 ) -> AlarmRuleResponse:
     """Return an alarm rule."""
     return await alarm_rules.get(principal, rule_id)
@@ -156,7 +158,7 @@ async def get_alarm_rule(
 
 @post("/", guards=[EDITORS], example=RULE_EXAMPLE)
 async def create_alarm_rule(
-    principal: RequestPrincipal, alarm_rules: Rules, data: JSONBody[PutRule]
+    principal: RequestPrincipal, alarm_rules: AlarmRuleServiceDependency, data: JSONBody[PutRule]
 ) -> RuleRef:
     """Create an alarm rule of a device or a product.
 
@@ -168,7 +170,10 @@ async def create_alarm_rule(
 
 @put("/{rule_id:str}", guards=[EDITORS], example=RULE_EXAMPLE)
 async def replace_alarm_rule(
-    principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId, data: JSONBody[PutRule]
+    principal: RequestPrincipal,
+    alarm_rules: AlarmRuleServiceDependency,
+    rule_id: PathId,
+    data: JSONBody[PutRule],
 ) -> None:
     """Replace an alarm rule; a change of its condition ends its alarms."""
     await alarm_rules.replace(principal, rule_id, data)
@@ -176,7 +181,7 @@ async def replace_alarm_rule(
 
 @delete("/{rule_id:str}", guards=[EDITORS])
 async def delete_alarm_rule(
-    principal: RequestPrincipal, alarm_rules: Rules, rule_id: PathId
+    principal: RequestPrincipal, alarm_rules: AlarmRuleServiceDependency, rule_id: PathId
 ) -> None:
     """Delete an alarm rule and end its alarms, which remain in the list."""
     await alarm_rules.delete(principal, rule_id)

@@ -33,11 +33,11 @@ SETTLING_MS = 10_000
 """Time after a change until the state is evaluated again.
 
 Ingest may have matched readings with the state before the change, and requested no evaluation. Each
-process knows a change after `trigger.INDEX_SECONDS`, or `trigger.OVERLAP_MS` when its transaction
-is slow. The rest is time to store a batch.
+process knows a change after `trigger.MAX_INDEX_AGE_SECONDS`, or `trigger.REREAD_OVERLAP_MS` when
+its transaction is slow. The rest is time to store a batch.
 """
 
-_CHECKPOINT_AGES = (LATE_MS, *(1000 << power for power in range(6, -1, -1)), 0)
+_CHECKPOINT_AGES_MS = (LATE_MS, *(1000 << power for power in range(6, -1, -1)), 0)
 """Ages of checkpoints relative to the newest reading, ms."""
 
 
@@ -83,7 +83,7 @@ class ReadingWindow(NamedTuple):
     """Whether history has no newer readings."""
 
 
-class _Transition(NamedTuple):
+class _StatusChange(NamedTuple):
     """The moment at which readings raise or clear the alarm."""
 
     at: int
@@ -93,7 +93,7 @@ class _Transition(NamedTuple):
     arrival: int = 0
 
 
-def may_change(
+def may_change_status(
     status: str, verdict: Verdict | None, *, earlier: bool, duration_ended: bool
 ) -> bool:
     """Return whether a reading may change the status; if not, ingest ignores it.
@@ -113,14 +113,14 @@ def may_change(
             return verdict is Verdict.BACK or (earlier and verdict is Verdict.BETWEEN)
 
 
-def earliest_relevant(state: State) -> int:
+def earliest_relevant_ms(state: State) -> int:
     """Return the time (ms) before which readings change nothing."""
     if state.checkpoint is not None:
         return state.checkpoint.until
     return state.since if state.status == "RAISED" else state.at
 
 
-def find_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
+def find_fold_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
     """Return where the fold begins, so that it includes readings from `oldest` (ms) on.
 
     `oldest` is 0 if any reading may be missing in the state. `earliest` is the time (ms) of the
@@ -136,10 +136,10 @@ def find_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
     for point in reversed(state.points):
         if point.until <= oldest:
             return FoldStart(point.until, point, full=False)
-    return FoldStart(earliest_relevant(state), state.checkpoint, full=True)
+    return FoldStart(earliest_relevant_ms(state), state.checkpoint, full=True)
 
 
-def drop_late(rows: list[TimedValue]) -> list[TimedValue]:
+def drop_late_readings(rows: list[TimedValue]) -> list[TimedValue]:
     """Return readings without those over `LATE_MS` older than a reading that arrived before."""
     if all(row.arrival <= other.arrival for row, other in pairwise(rows)):
         return rows
@@ -147,7 +147,7 @@ def drop_late(rows: list[TimedValue]) -> list[TimedValue]:
     for row in sorted(rows, key=lambda row: (row.arrival, row.ts)):
         if row.ts < newest - LATE_MS:
             late.add((row.ts, row.sequence))
-        newest = max(newest, _measured_at(row))
+        newest = max(newest, _cap_to_arrival(row))
     return [row for row in rows if (row.ts, row.sequence) not in late] if late else rows
 
 
@@ -156,7 +156,7 @@ def decide(
 ) -> tuple[State, list[AlarmTransition]]:
     """Return the state after the readings of `window` at `now` (ms), and transitions.
 
-    The window must begin at the result of `find_start`.
+    The window must begin at the result of `find_fold_start`.
     """
     condition = rule.condition
     duration = condition.seconds * 1000 if isinstance(condition, ValueCondition) else 0
@@ -168,23 +168,24 @@ def decide(
     known = window.rows[bisect_left(window.rows, begin) :]
     rows = [row for row in known if row.arrival >= state.begun]
     newest = max(
-        state.newest, max(map(_measured_at, rows), default=0), 0 if window.complete else now
+        state.newest, max(map(_cap_to_arrival, rows), default=0), 0 if window.complete else now
     )
     points = [point for point in state.points if point.until < fold.point.until]
     if state.checkpoint is not None and state.checkpoint.until < fold.point.until:
         points.insert(0, state.checkpoint)
     points.append(window.start.point or msgspec.structs.replace(fold.point))
     checkpoint_times = [
-        newest - age for age in (_CHECKPOINT_AGES if window.complete else _CHECKPOINT_AGES[:1])
+        newest - age
+        for age in (_CHECKPOINT_AGES_MS if window.complete else _CHECKPOINT_AGES_MS[:1])
     ]
     checkpoint_times = [at for at in checkpoint_times if at > fold.point.until]
     for row in rows:
         while checkpoint_times and row.ts >= checkpoint_times[0]:
             points.append(msgspec.structs.replace(fold.point, until=checkpoint_times.pop(0)))
-        fold.add(row, check(row.value))
+        fold.apply_reading(row, check(row.value))
     points += [msgspec.structs.replace(fold.point, until=at) for at in checkpoint_times]
     due = fold.raise_if_due(now)
-    point, changes = fold.point, fold.changes()
+    point, changes = fold.point, fold.alarm_transitions()
     at, sequence = max((state.at, state.sequence), (point.at, point.sequence))
     if window.start.full or state.settles is None:
         points = points[sum(point.until <= newest - LATE_MS for point in points[1:]) :]
@@ -213,7 +214,7 @@ def decide_without_history(
     """
     state_without_history = msgspec.structs.replace(state, checkpoint=None, points=[])
     window = ReadingWindow(
-        FoldStart(earliest_relevant(state_without_history), None, full=True), rows, now
+        FoldStart(earliest_relevant_ms(state_without_history), None, full=True), rows, now
     )
     after, changes = decide(rule, check, state_without_history, window, now)
     after.checkpoint, after.points = None, []
@@ -240,7 +241,7 @@ def decide_silence(
     return after, changes
 
 
-def is_unchanged(before: State, after: State) -> bool:
+def differs_in_progress_only(before: State, after: State) -> bool:
     """Return whether two states differ only in the progress of the evaluation."""
     progress = {
         "newest": before.newest,
@@ -258,9 +259,9 @@ class _Fold:
     point: Checkpoint
     duration: int
     """How long a value must be beyond the threshold, ms."""
-    transitions: list[_Transition] = field(default_factory=list)
+    transitions: list[_StatusChange] = field(default_factory=list)
 
-    def add(self, row: TimedValue, verdict: Verdict | None) -> None:
+    def apply_reading(self, row: TimedValue, verdict: Verdict | None) -> None:
         """Apply one reading."""
         point = self.point
         if verdict is None:
@@ -268,10 +269,10 @@ class _Fold:
         if point.status == "PENDING" and row.ts - point.since >= self.duration:
             self._end_duration()
         if verdict is Verdict.BEYOND:
-            self._add_beyond(row)
+            self._apply_beyond(row)
         elif point.status == "PENDING" or (point.status == "RAISED" and verdict is Verdict.BACK):
             if point.status == "RAISED":
-                self.transitions.append(_Transition(row.ts, row.sequence, raised=False))
+                self.transitions.append(_StatusChange(row.ts, row.sequence, raised=False))
             point.status, point.at, point.sequence = "NORMAL", row.ts, row.sequence
 
     def raise_if_due(self, now: int) -> int | None:
@@ -289,7 +290,7 @@ class _Fold:
         self._end_duration()
         return None
 
-    def changes(self) -> list[AlarmTransition]:
+    def alarm_transitions(self) -> list[AlarmTransition]:
         """Return the transitions after which the alarm matches the readings.
 
         Transitions that an earlier evaluation has published are not repeated.
@@ -299,20 +300,20 @@ class _Fold:
         for transition in self.transitions:
             if transition[:2] <= (state.at, state.sequence) or transition.raised == is_open:
                 continue
-            if not (transition.raised and _is_cleared(state, transition.arrival)):
+            if not (transition.raised and _is_cleared_after(state, transition.arrival)):
                 changes.append(AlarmTransition(transition.raised, transition.at, transition.value))
                 is_open = transition.raised
-        is_raised = point.status == "RAISED" and not _is_cleared(state, point.arrival)
+        is_raised = point.status == "RAISED" and not _is_cleared_after(state, point.arrival)
         if is_raised != is_open:
             changes.append(AlarmTransition(is_raised, point.at, point.value if is_raised else None))
         return changes
 
-    def _add_beyond(self, row: TimedValue) -> None:
+    def _apply_beyond(self, row: TimedValue) -> None:
         point = self.point
-        if self.state.momentary and _is_cleared(self.state, row.arrival):
+        if self.state.momentary and _is_cleared_after(self.state, row.arrival):
             return
         if point.status == "NORMAL":
-            point.status, point.since, point.value = "PENDING", row.ts, _truncate(row.value)
+            point.status, point.since, point.value = "PENDING", row.ts, _truncate_text(row.value)
             point.arrival, point.at, point.sequence = row.arrival, row.ts, row.sequence
             if not self.duration:
                 self._raise_alarm()
@@ -328,7 +329,7 @@ class _Fold:
     def _raise_alarm(self) -> None:
         point = self.point
         point.status = "RAISED"
-        transition = _Transition(point.at, point.sequence, raised=True)
+        transition = _StatusChange(point.at, point.sequence, raised=True)
         self.transitions.append(transition._replace(value=point.value, arrival=point.arrival))
 
 
@@ -338,7 +339,7 @@ def _start_fold(
     """Return the fold, and time (ms) and sequence of the first reading to apply."""
     if window.start.point is not None:
         point = msgspec.structs.replace(window.start.point)
-        if state.momentary and point.status == "RAISED" and _is_cleared(state, point.arrival):
+        if state.momentary and point.status == "RAISED" and _is_cleared_after(state, point.arrival):
             point.status = "NORMAL"
         return _Fold(state, point, duration), (point.until, 0)
     point = _current_checkpoint(state, state.at)
@@ -363,7 +364,7 @@ def _current_checkpoint(state: State, until: int) -> Checkpoint:
     return copy_fields(Checkpoint, state, until=until)
 
 
-def _measured_at(row: TimedValue) -> int:
+def _cap_to_arrival(row: TimedValue) -> int:
     """Return the time of a reading; a clock that is ahead counts as arrival time."""
     return min(row.ts, row.arrival)
 
@@ -372,7 +373,7 @@ def _is_settled(state: State, now: int) -> bool:
     return now - state.changed >= SETTLING_MS
 
 
-def _is_cleared(state: State, arrival: int) -> bool:
+def _is_cleared_after(state: State, arrival: int) -> bool:
     """Return whether a user cleared the alarm after this arrival (ms)."""
     return bool(state.cleared) and arrival <= state.cleared
 
@@ -395,5 +396,5 @@ def _changes_status(before: State, after: State) -> bool:
     return moved and {before.status, after.status} != {"NORMAL"}
 
 
-def _truncate(value: Any) -> Any:
+def _truncate_text(value: Any) -> Any:
     return value[:LONGEST_VALUE] if isinstance(value, str) else value

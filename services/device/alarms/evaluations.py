@@ -15,10 +15,10 @@ from services.device.alarms.decision import (
     TimedValue,
     decide,
     decide_without_history,
-    drop_late,
-    earliest_relevant,
-    find_start,
-    is_unchanged,
+    differs_in_progress_only,
+    drop_late_readings,
+    earliest_relevant_ms,
+    find_fold_start,
 )
 from services.device.alarms.events import EvaluationRequest
 from services.device.alarms.model import SilenceCondition, State, new_state
@@ -33,7 +33,7 @@ from services.device.alarms.row_sources import (
 from services.device.alarms.rule_index import CompiledRule
 from services.device.alarms.store import StateUpdate
 
-MAX_REPEATED_READINGS = 500
+MAX_READINGS_WITHOUT_WRITE = 500
 """A state that has folded in more readings than this is written, so that they are not read
 again."""
 
@@ -61,7 +61,7 @@ class Evaluation:
 
         Any report ends a silence, however old it is.
         """
-        floor = earliest_relevant(self.state)
+        floor = earliest_relevant_ms(self.state)
         late = [row for row in self.requested if row.ts < floor]
         if not late or isinstance(self.compiled.rule.condition, SilenceCondition):
             return False
@@ -71,17 +71,17 @@ class Evaluation:
 
     def find_start(self, now: int) -> FoldStart:
         """Return where the evaluation begins at `now` (ms)."""
-        return find_start(self.state, self.oldest, self.earliest, now)
+        return find_fold_start(self.state, self.oldest, self.earliest, now)
 
     def to_update(
         self, after: State, changes: Sequence[AlarmTransition], *, write: bool = False
     ) -> StateUpdate:
         """Return the update of the state, to be written if it differs."""
-        write = write or not is_unchanged(self.state, after)
+        write = write or not differs_in_progress_only(self.state, after)
         return StateUpdate(self.compiled.rule, self.state, after, changes, write)
 
 
-Decision = tuple[Evaluation, StateUpdate]
+EvaluationAndUpdate = tuple[Evaluation, StateUpdate]
 """An evaluation and its result."""
 
 
@@ -95,7 +95,7 @@ class DeviceEvaluations:
     must_wait: bool = False
     """Whether requests must be delivered again, because earlier messages are not stored yet."""
 
-    def conditions(self) -> Iterator[HistoryCondition]:
+    def history_conditions(self) -> Iterator[HistoryCondition]:
         """Yield the conditions that need history."""
         for item in self.evaluations:
             if not isinstance(item.compiled.rule.condition, SilenceCondition):
@@ -108,7 +108,7 @@ class DeviceEvaluations:
         now: int,
         *,
         complete: bool,
-    ) -> Iterator[Decision]:
+    ) -> Iterator[EvaluationAndUpdate]:
         """Decide each evaluation by the rows that history had at `now` (ms).
 
         `missing` is the oldest message that is not stored yet. When the rows are not `complete`,
@@ -117,17 +117,17 @@ class DeviceEvaluations:
         self.must_wait = not complete
         end = now if complete else stored[-1].ts
         values_by_condition: dict[str, tuple[list[TimedValue], list[TimedValue]]] = {}
-        for item, condition in zip(self.evaluations, self.conditions(), strict=True):
+        for item, condition in zip(self.evaluations, self.history_conditions(), strict=True):
             rule, check, state = item.compiled.rule, item.compiled.check, item.state
             source = getattr(condition, "property", state.id)
             if source not in values_by_condition:
                 values_by_condition[source] = (
                     (readings := select_values(condition, stored)),
-                    drop_late(readings),
+                    drop_late_readings(readings),
                 )
             rows, timely = values_by_condition[source]
             if not (must_keep := not complete or contains_all(rows, item.requested)):
-                timely = drop_late(rows := merge_values(rows, item.requested))
+                timely = drop_late_readings(rows := merge_values(rows, item.requested))
             if missing is not None:
                 if any(row.sequence > missing.sequence for row in rows):
                     self.must_wait = True
@@ -153,7 +153,7 @@ class DeviceEvaluations:
             yield (
                 item,
                 item.to_update(
-                    after, changes, write=not complete or folded > MAX_REPEATED_READINGS
+                    after, changes, write=not complete or folded > MAX_READINGS_WITHOUT_WRITE
                 ),
             )
 

@@ -35,9 +35,9 @@ from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.device.alarms import row_sources
 from services.device.alarms.decision import decide_silence
 from services.device.alarms.evaluations import (
-    Decision,
     DeviceEvaluations,
     Evaluation,
+    EvaluationAndUpdate,
     group_by_device,
     merge_requests,
 )
@@ -64,7 +64,7 @@ SUBJECTS = (
 )
 EVENTS_PER_BATCH = 1000
 """Maximum events of a batch; other replicas take the next ones."""
-ACK_WAIT = 30.0
+ACK_WAIT_SECONDS = 30.0
 """Seconds after which events of a crashed process are delivered again."""
 RETRY_SECONDS = 0.5
 """Seconds until an evaluation that waits for unstored messages is repeated."""
@@ -76,7 +76,7 @@ DEVICES_PER_WRITE = 50
 """Devices whose states are read and written together."""
 REDELIVERY_SECONDS = 10.0
 """Seconds after which the rest of a batch is delivered again."""
-MAX_ROWS = 20_000
+MAX_HISTORY_ROWS = 20_000
 """History rows of a device after which reading stops. Rows that its states know are always read."""
 
 
@@ -86,7 +86,7 @@ class Evaluator:
 
     rules: RuleStore
     alarms: AlarmStore
-    history: row_sources.History
+    history: row_sources.HistoryReader
     devices: DeviceStore
     latest: LatestValues
     uplink: UplinkReader
@@ -132,7 +132,9 @@ class Evaluator:
             await self._evaluate(tenant, evaluations),
             now_ms() + int(RETRY_SECONDS * 1000),
         )
-        await self.alarms.postpone([(state, later) for state in states if state.device in waiting])
+        await self.alarms.postpone_states(
+            [(state, later) for state in states if state.device in waiting]
+        )
 
     async def _reload_states(self, evaluations: Collection[Evaluation]) -> None:
         stored = await self.alarms.find_states([item.state.id for item in evaluations])
@@ -148,7 +150,7 @@ class Evaluator:
         serials = {
             device.id: device.sn for device in await self.devices.queries.list_by_ids(tenant, ids)
         }
-        await self.alarms.end([state for state in states if state.device not in serials])
+        await self.alarms.end_states([state for state in states if state.device not in serials])
         remaining = group_by_device(evaluations, serials)
         while remaining and time.monotonic() < until:
             batch, remaining = remaining[:DEVICES_PER_WRITE], remaining[DEVICES_PER_WRITE:]
@@ -166,19 +168,19 @@ class Evaluator:
                     remaining.append(DeviceEvaluations(device.device, device.sn, overtaken))
         return waiting | {device.device for device in remaining}
 
-    async def _decide(self, device: DeviceEvaluations) -> list[Decision]:
+    async def _decide(self, device: DeviceEvaluations) -> list[EvaluationAndUpdate]:
         """Read history that the evaluations of a device need, and decide."""
-        sources = {history_field(condition) for condition in device.conditions()}
+        sources = {history_field(condition) for condition in device.history_conditions()}
         if not sources:
             return await self._decide_silences(device)
         stored, missing, complete = await self._read_history(device, sources)
-        decisions = list[Decision]()
+        decisions = list[EvaluationAndUpdate]()
         for decision in device.decide_all(stored, missing, now_ms(), complete=complete):
             decisions.append(decision)
             await asyncio.sleep(0)  # lets other tasks run between long decisions
         return decisions
 
-    async def _decide_silences(self, device: DeviceEvaluations) -> list[Decision]:
+    async def _decide_silences(self, device: DeviceEvaluations) -> list[EvaluationAndUpdate]:
         if await self._find_unstored(device, 0) is not None:
             device.must_wait = True
             return []
@@ -202,20 +204,20 @@ class Evaluator:
         sequence = 0
         while True:
             unstored = await self._find_unstored(device, after)
-            more = await self.history.since(sources, device.device, at, sequence)
+            more = await self.history.read_since(sources, device.device, at, sequence)
             if unstored is not None and any(row.sequence == unstored.sequence for row in more):
                 after = unstored.sequence
                 continue
             stored, missing = stored + more, missing or unstored
             complete = len(more) < row_sources.ROWS_PER_READ
-            if complete or (len(stored) >= MAX_ROWS and more[-1].ts > newest_known):
+            if complete or (len(stored) >= MAX_HISTORY_ROWS and more[-1].ts > newest_known):
                 return stored, missing, complete
             at, sequence = more[-1].ts, more[-1].sequence
 
     async def _find_unstored(self, device: DeviceEvaluations, after: int) -> UnstoredMessage | None:
         requested = {row.sequence for item in device.evaluations for row in item.requested}
         near = requested or {item.state.sequence for item in device.evaluations}
-        return await self.uplink.first(device.sn, after, near, requested)
+        return await self.uplink.find_first_unstored(device.sn, after, near, requested)
 
     async def _update_devices(self, tenant: str, devices: set[int]) -> None:
         """Adapt stored rules and states to devices that are new, changed or deleted.
@@ -228,7 +230,7 @@ class Evaluator:
         }
         for deleted_device in devices - models_by_device.keys():
             await self.rules.delete_for_device(tenant, deleted_device)
-            await self.alarms.delete_device(deleted_device)
+            await self.alarms.delete_for_device(deleted_device)
         rules = await self.rules.list_for_devices(tenant, models_by_device)
         for model in set(models_by_device.values()):
             model_devices = [
@@ -238,11 +240,13 @@ class Evaluator:
                 rule for rule in rules if rule.product == model or rule.device in model_devices
             ]
             rule_ids = [rule.id for rule in model_rules]
-            await self.alarms.end(await self.alarms.list_for_other_rules(model_devices, rule_ids))
+            await self.alarms.end_states(
+                await self.alarms.list_states_of_other_rules(model_devices, rule_ids)
+            )
             for rule in model_rules:
                 if isinstance(rule.condition, SilenceCondition):
                     watched = model_devices if rule.device is None else [rule.device]
-                    await self.alarms.watch_silences(rule, watched, now_ms())
+                    await self.alarms.create_silence_states(rule, watched, now_ms())
 
 
 def _decode_request(subject: str, body: bytes) -> EvaluationRequest | None:
@@ -278,15 +282,15 @@ def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
         lane=event_tenant,
         batch=EVENTS_PER_BATCH,
         concurrency=CONCURRENT_TENANTS,
-        ack_wait=ACK_WAIT,
+        ack_wait=ACK_WAIT_SECONDS,
         subjects=SUBJECTS,
         from_now=True,
     )
 
 
-QUERY_SECONDS = 0.5
+QUERY_INTERVAL_SECONDS = 0.5
 """Seconds between two queries for due states."""
-SWEPT_STATES = 500
+STATES_PER_TURN = 500
 """States of a tenant in one turn."""
 CONCURRENT_TURNS = 8
 """Concurrent turns of tenants."""
@@ -308,20 +312,23 @@ class DueStateSweep:
         await take_turns(
             "due alarms",
             CONCURRENT_TURNS,
-            self._tenants,
+            self._find_due_tenants,
             self._sweep_tenant,
-            QUERY_SECONDS,
+            QUERY_INTERVAL_SECONDS,
             wake,
-            self._tenants,
+            self._find_due_tenants,
         )
 
-    async def _tenants(self, within: float = 0) -> set[str]:
+    async def _find_due_tenants(self, within: float = 0) -> set[str]:
         moment = now_ms() + int(within * 1000)
-        return {*await self.rules.tenants_pending(), *await self.alarms.tenants_due(moment)}
+        return {
+            *await self.rules.list_pending_tenants(),
+            *await self.alarms.list_due_tenants(moment),
+        }
 
     async def _sweep_tenant(self, tenant: str) -> Steps:
         """Apply rule changes and evaluate due states of a tenant, step by step."""
-        for rule in await self.rules.list_pending(tenant):
+        for rule in await self.rules.list_pending_changes(tenant):
             await self._apply_rule_change(rule)
             yield
         while await self.sweep_states(tenant):
@@ -329,7 +336,7 @@ class DueStateSweep:
 
     async def sweep_states(self, tenant: str) -> bool:
         """Evaluate due states of a tenant; return whether there may be more."""
-        states = await self.alarms.list_due(tenant, now_ms(), SWEPT_STATES)
+        states = await self.alarms.list_due_states(tenant, now_ms(), STATES_PER_TURN)
         rules = await self.rules.find_all(list({state.rule for state in states}))
         due: list[tuple[Rule, State]] = []
         silences: list[tuple[Rule, State]] = []
@@ -342,11 +349,15 @@ class DueStateSweep:
                 silences.append((rule, state))
             else:
                 due.append((rule, state))
-        await self.alarms.end(ended, delete=True)
-        await self.evaluator.evaluate_due(tenant, [*due, *await self._filter_silent(silences)])
-        return len(states) == SWEPT_STATES
+        await self.alarms.end_states(ended, delete=True)
+        await self.evaluator.evaluate_due(
+            tenant, [*due, *await self._postpone_unless_silent(silences)]
+        )
+        return len(states) == STATES_PER_TURN
 
-    async def _filter_silent(self, states: list[tuple[Rule, State]]) -> list[tuple[Rule, State]]:
+    async def _postpone_unless_silent(
+        self, states: list[tuple[Rule, State]]
+    ) -> list[tuple[Rule, State]]:
         """Return the states of silent devices; postpone the others."""
         newest = await self.latest.find_arrival_times([state.device for _, state in states])
         later, silent = list[tuple[State, int]](), list[tuple[Rule, State]]()
@@ -358,24 +369,24 @@ class DueStateSweep:
                     silent.append((rule, state))
                 else:
                     later.append((state, after.due))
-        await self.alarms.postpone(later)
+        await self.alarms.postpone_states(later)
         return silent
 
     async def _apply_rule_change(self, rule: Rule) -> None:
         """End states of older generations; start to watch silences."""
-        while states := await self.alarms.list_outdated(rule, SWEPT_STATES):
-            await self.alarms.end(states, delete=True)
+        while states := await self.alarms.list_outdated_states(rule, STATES_PER_TURN):
+            await self.alarms.end_states(states, delete=True)
         if rule.is_active and isinstance(rule.condition, SilenceCondition):
-            await self._watch_devices(rule)
+            await self._create_silence_states(rule)
         await self.rules.finish_change(rule)
 
-    async def _watch_devices(self, rule: Rule) -> None:
+    async def _create_silence_states(self, rule: Rule) -> None:
         if rule.device is not None:
-            await self.alarms.watch_silences(rule, [rule.device], rule.updated_at)
+            await self.alarms.create_silence_states(rule, [rule.device], rule.updated_at)
             return
         after = 0
         while ids := await self.devices.queries.list_ids_of_product(
-            rule.tenant, str(rule.product), after, SWEPT_STATES
+            rule.tenant, str(rule.product), after, STATES_PER_TURN
         ):
-            await self.alarms.watch_silences(rule, ids, rule.updated_at)
+            await self.alarms.create_silence_states(rule, ids, rule.updated_at)
             after = ids[-1]

@@ -35,7 +35,7 @@ class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
 decode_request = msgspec.json.Decoder(EvaluationRequest).decode
 
 
-def request_message(
+def build_request_message(
     request: EvaluationRequest, key: str, headers: dict[str, str]
 ) -> OutgoingMessage:
     """Return the message `event.{tenant}.look.{deviceId}`; `key` is of the uplink."""
@@ -43,7 +43,7 @@ def request_message(
     return OutgoingMessage(subject, msgspec.json.encode(request), f"l-{key}", headers)
 
 
-def alarm_changed(
+def build_alarm_event(
     alarm: Alarm, change: AlarmChange, profile: DeviceProfile, hops: int = 0
 ) -> OutboxEntry:
     """Return the event `event.{tenant}.alarm.{deviceId}.(raised|cleared|claimed)`."""

@@ -15,7 +15,7 @@ from libs.common.contracts.flows import (
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Collection, Document, Mongo, Session
-from services.device.alarms.events import alarm_changed
+from services.device.alarms.events import build_alarm_event
 from services.device.alarms.model import Alarm, from_document, to_document
 from services.device.alarms.store import BY_FLOW, cleared_fields
 from services.device.members.directory import EntityDirectory
@@ -54,7 +54,7 @@ class FlowAlarmStore:
             present = await self._devices.presence.find_by_ids([device_id], session)
             if not present:
                 raise NotFound("the device does not exist", field="entity")
-            change = self._raise_keyed if request.raised else self._clear_keyed
+            change = self._raise_alarm if request.raised else self._clear_alarm
             answer, entries = await change(request, present[0], session)
             note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
             await self._steps.insert_one(step | note, session=session)
@@ -64,7 +64,7 @@ class FlowAlarmStore:
         await self._outbox.publish_stored(entries)
         return answer
 
-    async def _raise_keyed(
+    async def _raise_alarm(
         self, request: ChangeAlarm, device: PresentDevice, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
         open_alarms = {"tenant": request.tenant, "device": device.id, "open": True}
@@ -89,10 +89,10 @@ class FlowAlarmStore:
             raised_at=now_ms(),
         )
         await self._alarms.insert_one(to_document(alarm), session=session)
-        entry = alarm_changed(alarm, "raised", event_profile(device), request.hops)
+        entry = build_alarm_event(alarm, "raised", event_profile(device), request.hops)
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
-    async def _clear_keyed(
+    async def _clear_alarm(
         self, request: ChangeAlarm, device: PresentDevice, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
         document = await self._alarms.find_one_and_update(
@@ -104,7 +104,7 @@ class FlowAlarmStore:
         if document is None:
             return ChangedAlarm(), []
         alarm = from_document(document, Alarm)
-        entry = alarm_changed(alarm, "cleared", event_profile(device), request.hops)
+        entry = build_alarm_event(alarm, "cleared", event_profile(device), request.hops)
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
 

@@ -17,11 +17,11 @@ ALARMS_TOPIC = "alarms"
 """Topic of `Wakeups`: rules have changed, or a state has become due or has a new due time."""
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
-MAX_SECONDS = 30 * 86_400
+MAX_DURATION_SECONDS = 30 * 86_400
 """Maximum of a duration or a silence."""
 LONGEST_PATH = 512
 """Maximum characters of the path of a property."""
-S = TypeVar("S", bound=msgspec.Struct)
+StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 PropertyPath = Annotated[
     str,
@@ -50,14 +50,14 @@ class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_default
     """Value that the property is compared with."""
     hysteresis: Annotated[float, msgspec.Meta(ge=0, le=1e300)] = 0.0
     """Distance from the threshold that the value must return by, in the unit of the property."""
-    seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_SECONDS)] = 0
+    seconds: Annotated[int, msgspec.Meta(ge=0, le=MAX_DURATION_SECONDS)] = 0
     """How long the value must be beyond the threshold."""
 
 
 class SilenceCondition(msgspec.Struct, tag_field="type", tag="SILENCE"):
     """No report arrives for this time; the next report clears the alarm."""
 
-    seconds: Annotated[int, msgspec.Meta(ge=10, le=MAX_SECONDS)]
+    seconds: Annotated[int, msgspec.Meta(ge=10, le=MAX_DURATION_SECONDS)]
     """Seconds without a report."""
 
 
@@ -98,13 +98,13 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
         """Return whether the rule is evaluated."""
         return self.enabled and not self.is_deleting
 
-    def applies(self, tenant: str, device: int, product: str) -> bool:
+    def applies_to(self, tenant: str, device: int, product: str) -> bool:
         """Return whether the rule applies to this device."""
         is_target = self.device == device if self.device is not None else self.product == product
         return self.is_active and is_target and self.tenant == tenant
 
 
-Status = Literal["NORMAL", "PENDING", "RAISED"]
+StateStatus = Literal["NORMAL", "PENDING", "RAISED"]
 
 
 class Checkpoint(msgspec.Struct, rename="camel", omit_defaults=True):
@@ -112,7 +112,7 @@ class Checkpoint(msgspec.Struct, rename="camel", omit_defaults=True):
 
     until: int
     """Time before which all readings are included, ms."""
-    status: Status = "NORMAL"
+    status: StateStatus = "NORMAL"
     since: int = 0
     arrival: int = 0
     value: Any = None
@@ -131,7 +131,7 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     device: int
     momentary: bool = False
     """Whether events raise the alarm: after a user clears it, the next event raises again."""
-    status: Status = "NORMAL"
+    status: StateStatus = "NORMAL"
     alarm: int | None = None
     """The open alarm; RAISED without one means that a user has cleared it."""
     at: int = 0
@@ -216,7 +216,7 @@ def state_key(rule: int, generation: int, device: int) -> str:
     return f"{rule}.{generation}.{device}"
 
 
-def from_document(document: Mapping[str, Any], form: type[S]) -> S:
+def from_document(document: Mapping[str, Any], form: type[StructT]) -> StructT:
     """Return the struct of a document."""
     return msgspec.convert(document, form)
 

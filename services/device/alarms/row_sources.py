@@ -20,7 +20,7 @@ from libs.common.bus.subjects import partitioned, up
 from libs.common.clock import now_ms, to_ms
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import Document, Mongo
-from services.device.alarms.condition_checks import bounded, value_at
+from services.device.alarms.condition_checks import truncate_text, value_at
 from services.device.alarms.decision import TimedValue
 from services.device.alarms.model import EventCondition, ValueCondition
 from services.device.telemetry.batch_store import DELAY_FIELD
@@ -39,7 +39,7 @@ ROWS_PER_READ = 5000
 """Rows of one read."""
 HistoryCondition = ValueCondition | EventCondition
 """A condition whose check needs stored values or events."""
-EVENT_FIELD = "e"
+EVENT_ID_FIELD = "e"
 """Field of the event id in its document."""
 
 
@@ -53,14 +53,14 @@ class StoredReport(NamedTuple):
     """Values by field of history."""
 
 
-class History:
+class HistoryReader:
     """Values and events of devices."""
 
     def __init__(self, mongo: Mongo, retention_days: int) -> None:
         self._database = mongo.direct
         self._kept = retention_days * DAY_MS
 
-    async def since(
+    async def read_since(
         self, sources: Collection[str], device_id: int, start: int, sequence: int
     ) -> list[StoredReport]:
         """Return at most `ROWS_PER_READ` rows after a time (ms) and sequence, oldest first.
@@ -83,7 +83,7 @@ class History:
         ]
         names = (
             [EVENTS]
-            if EVENT_FIELD in sources
+            if EVENT_ID_FIELD in sources
             else map(collection_name, _partition_range(start, now))
         )
         paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
@@ -91,7 +91,7 @@ class History:
             cursor = self._database[name].find(
                 query, [*fields, DELAY_FIELD], sort=[("_id", 1)], limit=ROWS_PER_READ - len(rows)
             )
-            rows += [_read_report(document, paths) async for document in cursor]
+            rows += [_to_stored_report(document, paths) async for document in cursor]
             if len(rows) >= ROWS_PER_READ:
                 break
         return rows
@@ -99,7 +99,7 @@ class History:
 
 def history_field(condition: HistoryCondition) -> str:
     """Return the field of history that a condition needs."""
-    return EVENT_FIELD if isinstance(condition, EventCondition) else f"p.{condition.property}"
+    return EVENT_ID_FIELD if isinstance(condition, EventCondition) else f"p.{condition.property}"
 
 
 def select_values(condition: HistoryCondition, stored: Iterable[StoredReport]) -> list[TimedValue]:
@@ -141,18 +141,18 @@ def _partition_range(start: int, now: int) -> range:
     return range(partition_at(start), partition_at(now + DAY_MS) + 1)
 
 
-def _read_report(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
+def _to_stored_report(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
     _, ts, sequence = KEY.unpack(document["_id"])
     values = {
-        source: bounded(value)
+        source: truncate_text(value)
         for source, path in paths.items()
         if isinstance(value := value_at(document, path), (str, int, float))
     }
     return StoredReport(ts, sequence, ts + document.get(DELAY_FIELD, 0), values)
 
 
-NOT_FOUND = 404
-REQUEST_TIMEOUT = 5.0
+NOT_FOUND_CODE = 404
+REQUEST_TIMEOUT_SECONDS = 5.0
 """Seconds."""
 
 
@@ -165,22 +165,22 @@ class UnstoredMessage(NamedTuple):
     """When it was received, ms."""
 
 
-class _Message(msgspec.Struct):
+class _StreamMessage(msgspec.Struct):
     seq: int
     time: datetime
 
 
-class _Fault(msgspec.Struct):
+class _StreamError(msgspec.Struct):
     code: int
     description: str = ""
 
 
-class _Answer(msgspec.Struct):
-    message: _Message | None = None
-    error: _Fault | None = None
+class _GetMessageAnswer(msgspec.Struct):
+    message: _StreamMessage | None = None
+    error: _StreamError | None = None
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answer = msgspec.json.Decoder(_GetMessageAnswer).decode
 
 
 class UplinkReader:
@@ -190,7 +190,7 @@ class UplinkReader:
         self._bus = bus
         self._streams = streams
 
-    async def first(
+    async def find_first_unstored(
         self, sn: str, after: int, near: Iterable[int], stored: Container[int]
     ) -> UnstoredMessage | None:
         """Return a device's oldest message after sequence `after` that is not in `stored`.
@@ -203,40 +203,40 @@ class UplinkReader:
         } or self._streams
         messages = await asyncio.gather(
             *(
-                self._find_first_unstored(stream, subject, after, stored)
+                self._find_first_in_stream(stream, subject, after, stored)
                 for stream in streams
-                for subject in _subjects(stream, sn)
+                for subject in _plain_and_mqtt_subjects(stream, sn)
             )
         )
         return min((message for message in messages if message is not None), default=None)
 
-    async def _find_first_unstored(
+    async def _find_first_in_stream(
         self, stream: str, subject: str, after: int, stored: Container[int]
     ) -> UnstoredMessage | None:
         sequence = max(after - global_sequence(stream, 0), 0)
         while True:
             request = {"seq": sequence + 1, "next_by_subj": subject}
-            answer = await self._request(stream, request)
+            answer = await self._get_message(stream, request)
             if answer is None:
                 return None
             sequence = answer.seq
             if (position := global_sequence(stream, sequence)) not in stored:
                 return UnstoredMessage(position, to_ms(answer.time))
 
-    async def _request(self, stream: str, request: dict[str, object]) -> _Message | None:
+    async def _get_message(self, stream: str, request: dict[str, object]) -> _StreamMessage | None:
         subject, body = f"$JS.API.STREAM.MSG.GET.{stream}", msgspec.json.encode(request)
         try:
             answer = _decode_answer(
-                (await self._bus.client.request(subject, body, REQUEST_TIMEOUT)).data
+                (await self._bus.client.request(subject, body, REQUEST_TIMEOUT_SECONDS)).data
             )
         except (NatsError, TimeoutError) as error:
             raise Unavailable(f"{stream} cannot be read: {error!r}") from error
-        if answer.error is not None and answer.error.code != NOT_FOUND:
+        if answer.error is not None and answer.error.code != NOT_FOUND_CODE:
             raise Unavailable(f"{stream}: {answer.error.description}")
         return answer.message
 
 
-def _subjects(stream: str, sn: str) -> tuple[str, str]:
+def _plain_and_mqtt_subjects(stream: str, sn: str) -> tuple[str, str]:
     """Return the subjects of a device, plain and MQTT with QoS 1."""
     subject = up(sn, ">") if stream == UPLINK else partitioned(sn, "*", UPLINKS.index(stream) - 1)
     return subject, MQTT_PREFIX + subject

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from services.device.alarms.condition_checks import ConditionCheck, Verdict, compile_check, value_at
-from services.device.alarms.decision import may_change
+from services.device.alarms.decision import may_change_status
 from services.device.alarms.model import (
     EventCondition,
     Rule,
@@ -16,9 +16,9 @@ from services.device.alarms.model import (
     ValueCondition,
 )
 
-Subject = tuple[str, int, str]
+ReportSource = tuple[str, int, str]
 """Tenant, device and product of a report."""
-Target = tuple[str, int | str]
+RuleTarget = tuple[str, int | str]
 """Tenant, and the id of a device or the model of a product."""
 
 
@@ -50,7 +50,7 @@ class PropertyRules:
     ordered: bool = True
     """Whether all rules compare numbers."""
 
-    def add(self, compiled: CompiledRule, condition: ValueCondition) -> None:
+    def add_rule(self, compiled: CompiledRule, condition: ValueCondition) -> None:
         """Add a rule, and narrow the range of numbers that meet no condition."""
         self.rules.append(compiled)
         threshold = condition.threshold
@@ -80,7 +80,7 @@ class _KnownState(NamedTuple):
     """Time since which a PENDING value is beyond its threshold, ms."""
 
 
-_NORMAL = _KnownState(0, "NORMAL", 0, 0)
+_NORMAL_STATE = _KnownState(0, "NORMAL", 0, 0)
 
 
 class _UncertainState(NamedTuple):
@@ -101,7 +101,7 @@ class TargetRules:
     events: dict[str, list[CompiledRule]] = field(default_factory=lambda: defaultdict(list))
     silences: list[CompiledRule] = field(default_factory=list)
 
-    def add(self, compiled: CompiledRule) -> None:
+    def add_rule(self, compiled: CompiledRule) -> None:
         """Add a rule."""
         condition = compiled.rule.condition
         match condition:
@@ -109,7 +109,7 @@ class TargetRules:
                 path = condition.property
                 if path not in self.properties:
                     self.properties[path] = PropertyRules(tuple(path.split(".")))
-                self.properties[path].add(compiled, condition)
+                self.properties[path].add_rule(compiled, condition)
             case EventCondition():
                 for event in {condition.event, condition.ended_by} - {None}:
                     self.events[str(event)].append(compiled)
@@ -129,8 +129,8 @@ class RuleIndex:
 
     def __init__(self) -> None:
         self._rules: dict[int, CompiledRule] = {}
-        self._targets: dict[Target, dict[int, CompiledRule]] = defaultdict(dict)
-        self._plans: dict[Target, TargetRules] = {}
+        self._targets: dict[RuleTarget, dict[int, CompiledRule]] = defaultdict(dict)
+        self._plans: dict[RuleTarget, TargetRules] = {}
         self._tenants: dict[str, int] = defaultdict(int)
         self._states: dict[int, dict[int, _KnownState]] = defaultdict(dict)
         """States that are not NORMAL, by device and rule."""
@@ -166,7 +166,7 @@ class RuleIndex:
     def set_state(self, state: State) -> None:
         """Store the known state of a rule, unless a newer generation is known."""
         if (
-            self._states.get(state.device, {}).get(state.rule, _NORMAL).generation
+            self._states.get(state.device, {}).get(state.rule, _NORMAL_STATE).generation
             > state.generation
         ):
             return
@@ -178,7 +178,9 @@ class RuleIndex:
             if not states:
                 del self._states[state.device]
 
-    def mark_uncertain(self, match: RuleMatch, device: int, until: float, ts: int) -> int:
+    def mark_uncertain_and_get_earliest(
+        self, match: RuleMatch, device: int, until: float, ts: int
+    ) -> int:
         """Record that a state may change: any value matches until `until` (monotonic).
 
         `ts` is the time (ms) of the requested reading. Returns the oldest such time since the state
@@ -204,7 +206,7 @@ class RuleIndex:
                 del self._uncertain[device]
 
     def match_report(
-        self, about: Subject, properties: Mapping[str, Any], ts: int
+        self, about: ReportSource, properties: Mapping[str, Any], ts: int
     ) -> Iterator[RuleMatch]:
         """Yield the rules whose state a report at `ts` (ms) may change."""
         device = about[1]
@@ -218,27 +220,31 @@ class RuleIndex:
                     if normal:
                         if rule.check(value) is Verdict.BEYOND:
                             yield RuleMatch(rule, value)
-                    elif match := self._match(rule, device, value, ts):
+                    elif match := self._match_rule(rule, device, value, ts):
                         yield match
             for silence in plan.silences:
                 if self._find_state(silence.rule, device).status == "RAISED":
                     yield RuleMatch(silence, None)
 
-    def match_event(self, about: Subject, event: str, ts: int) -> Iterator[RuleMatch]:
+    def match_event(self, about: ReportSource, event: str, ts: int) -> Iterator[RuleMatch]:
         """Yield the rules whose state an event at `ts` (ms) may change."""
         for plan in self._find_target_rules(*about):
             for compiled in plan.events.get(event, ()):
-                if match := self._match(compiled, about[1], event, ts):
+                if match := self._match_rule(compiled, about[1], event, ts):
                     yield match
 
-    def _match(self, compiled: CompiledRule, device: int, value: Any, ts: int) -> RuleMatch | None:
+    def _match_rule(
+        self, compiled: CompiledRule, device: int, value: Any, ts: int
+    ) -> RuleMatch | None:
         verdict = compiled.check(value)
         if verdict is None:
             return None
         state = self._find_state(compiled.rule, device)
         seconds = getattr(compiled.rule.condition, "seconds", 0)
         duration_ended = ts - state.since >= seconds * 1000
-        if may_change(state.status, verdict, earlier=ts < state.at, duration_ended=duration_ended):
+        if may_change_status(
+            state.status, verdict, earlier=ts < state.at, duration_ended=duration_ended
+        ):
             return RuleMatch(compiled, value)
         unsure = compiled.rule.id in self._uncertain.get(device, ())
         return RuleMatch(compiled, value, is_certain=False) if unsure else None
@@ -246,10 +252,10 @@ class RuleIndex:
     def _find_state(self, rule: Rule, device: int) -> "_KnownState":
         states = self._states.get(device)
         state = states.get(rule.id) if states else None
-        return state if state is not None and state.generation == rule.generation else _NORMAL
+        return state if state is not None and state.generation == rule.generation else _NORMAL_STATE
 
     def _find_target_rules(self, tenant: str, device: int, product: str) -> Iterator[TargetRules]:
-        targets: Iterable[Target] = ((tenant, device), (tenant, product))
+        targets: Iterable[RuleTarget] = ((tenant, device), (tenant, product))
         for target in targets:
             rules = self._targets.get(target)
             if rules:
@@ -257,9 +263,9 @@ class RuleIndex:
                 if plan is None:
                     plan = self._plans[target] = TargetRules()
                     for rule in rules.values():
-                        plan.add(rule)
+                        plan.add_rule(rule)
                 yield plan
 
 
-def _target(rule: Rule) -> Target:
+def _target(rule: Rule) -> RuleTarget:
     return rule.tenant, rule.device if rule.device is not None else str(rule.product)

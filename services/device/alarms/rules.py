@@ -31,7 +31,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.product_store import ProductStore
 from services.device.things.visibility import granted_condition
 
-DELETED_MS = 60_000
+DELETED_RULE_RETENTION_MS = 60_000
 """Milliseconds for which a deleted rule stays stored, so that every process reads the deletion."""
 
 
@@ -52,16 +52,16 @@ class RuleStore:
     async def insert(self, rule: Rule) -> None:
         """Insert a rule; raise `InvalidInput` or `TooManyRequests` at a limit."""
         await self._quota.reserve(rule.tenant)
-        await self.check_room(rule)
+        await self.check_limit(rule)
         self._wakeups.notify(ALARMS_TOPIC)
         await self._rules.insert_one(to_document(rule))
         try:
-            await self.check_room(rule)  # again, because another request may have inserted a rule
+            await self.check_limit(rule)  # again, because another request may have inserted a rule
         except InvalidInput:
             await self.mark_deleted(rule.tenant, rule.id)
             raise
 
-    async def check_room(self, rule: Rule) -> None:
+    async def check_limit(self, rule: Rule) -> None:
         """Raise `InvalidInput` when the rules of the device or product reach the limit."""
         kind = "product" if rule.device is None else "device"
         maximum = getattr(await self._limits.fetch(rule.tenant), f"{kind}_rules")
@@ -98,7 +98,7 @@ class RuleStore:
         rows, total = await find_page(self._rules, query, order, skip, limit)
         return [from_document(document, Rule) for document in rows], total
 
-    async def all(self) -> list[Rule]:
+    async def list_active(self) -> list[Rule]:
         """Return the active rules of all tenants."""
         cursor = self._rules.find({"enabled": True, "ending": False})
         return [from_document(document, Rule) async for document in cursor]
@@ -122,11 +122,11 @@ class RuleStore:
         cursor = self._rules.find({"_id": {"$in": list(ids)}})
         return {document["_id"]: from_document(document, Rule) async for document in cursor}
 
-    async def tenants_pending(self) -> list[str]:
-        """Return the tenants of rules that `list_pending` returns."""
+    async def list_pending_tenants(self) -> list[str]:
+        """Return the tenants of rules that `list_pending_changes` returns."""
         return list(await self._rules.distinct("tenant", {"todo": True}))
 
-    async def list_pending(self, tenant: str) -> list[Rule]:
+    async def list_pending_changes(self, tenant: str) -> list[Rule]:
         """Return changed rules whose states must be ended or created."""
         query = {"todo": True, "tenant": tenant}
         return [from_document(document, Rule) async for document in self._rules.find(query)]
@@ -135,7 +135,7 @@ class RuleStore:
         """Record that states follow a rule; remove a deleted rule."""
         query: dict[str, Any] = {"_id": rule.id, "updatedAt": rule.updated_at}
         if rule.is_deleting:
-            if rule.changed < now_ms() - DELETED_MS:
+            if rule.changed < now_ms() - DELETED_RULE_RETENTION_MS:
                 await self._rules.delete_one(query)
         else:
             await self._rules.update_one({**query, "ending": False}, {"$unset": {"todo": ""}})
@@ -147,12 +147,17 @@ class RuleStore:
         await self._rules.update_many({"tenant": tenant, "device": device_id}, change)
 
 
-COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt", "updated_at": "updatedAt"}
+STORED_SORT_FIELDS = {
+    "id": "_id",
+    "name": "name",
+    "created_at": "createdAt",
+    "updated_at": "updatedAt",
+}
 """Sort keys of rules."""
 
 
 @dataclass(frozen=True)
-class AlarmRules:
+class AlarmRuleService:
     """Operations of users on rules."""
 
     store: RuleStore
@@ -177,7 +182,7 @@ class AlarmRules:
             query["product"] = request.product
         if request.enabled is not None:
             query["enabled"] = request.enabled
-        order = request.order(COLUMNS)
+        order = request.order(STORED_SORT_FIELDS)
         rules, total = await self.store.search(query, order, request.skip, request.size)
         rows = [_rule_response(rule) for rule in rules]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
@@ -192,7 +197,7 @@ class AlarmRules:
         Raises `InvalidInput`, `NotFound`, `Forbidden` or `TooManyRequests`.
         """
         now = now_ms()
-        target = await self._target(principal, body)
+        target = await self._resolve_target(principal, body)
         rule = Rule(
             id=await self.store.new_id(),
             tenant=principal.tenant,
@@ -215,7 +220,7 @@ class AlarmRules:
         Raises as `create`, and `Conflict` after a change at the same time.
         """
         before = await self._find(principal, rule_id)
-        target = await self._target(principal, body)
+        target = await self._resolve_target(principal, body)
         now = max(now_ms(), before.updated_at + 1)
         rule = msgspec.structs.replace(
             before,
@@ -227,10 +232,10 @@ class AlarmRules:
             changed=now,
             **{"device": None, "product": None, **target},
         )
-        if _evaluation_key(rule) != _evaluation_key(before):
+        if _evaluated_fields(rule) != _evaluated_fields(before):
             rule.generation, rule.has_pending_states = before.generation + 1, True
             if (rule.device, rule.product) != (before.device, before.product):
-                await self.store.check_room(rule)
+                await self.store.check_limit(rule)
         if not await self.store.replace(rule, before.updated_at):
             raise Conflict(
                 "the rule was changed at the same time: read it and repeat the request",
@@ -253,7 +258,7 @@ class AlarmRules:
             raise rule_not_found(rule_id)
         return rule
 
-    async def _target(self, principal: Principal, body: PutRule) -> dict[str, Any]:
+    async def _resolve_target(self, principal: Principal, body: PutRule) -> dict[str, Any]:
         """Return the device or product of a rule, which the user may see."""
         if (body.device_id is None) == (body.product is None):
             raise InvalidInput("either device_id or product is required", field="device_id")
@@ -276,7 +281,7 @@ class AlarmRules:
         )
 
 
-def _evaluation_key(rule: Rule) -> tuple[Any, ...]:
+def _evaluated_fields(rule: Rule) -> tuple[Any, ...]:
     return rule.device, rule.product, rule.condition, rule.enabled
 
 

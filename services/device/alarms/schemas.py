@@ -11,7 +11,7 @@ from libs.common.http.ids import Id
 from libs.common.tsl.limits import MAX_TS
 from services.device.alarms.model import Condition
 
-MAX_ALARMS = 1000
+MAX_ALARMS_PER_REQUEST = 1000
 """Maximum alarms of a page or a claim."""
 
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
@@ -19,14 +19,14 @@ Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
 Keyword = Annotated[str, msgspec.Meta(max_length=512)]
 Name = Annotated[str, name_rule(255)]
 Note = Annotated[str, msgspec.Meta(max_length=2000)]
-Model = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
-AlarmIds = Annotated[list[Id], msgspec.Meta(max_length=MAX_ALARMS)]
+ProductModel = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+AlarmIds = Annotated[list[Id], msgspec.Meta(max_length=MAX_ALARMS_PER_REQUEST)]
 
 
 class SearchAlarms(PageRequest, kw_only=True):
     """Filters of alarms: an alarm must match each filter, and one value of a list."""
 
-    largest: ClassVar[int] = MAX_ALARMS
+    largest: ClassVar[int] = MAX_ALARMS_PER_REQUEST
 
     keyword: Keyword | None = None
     """Part of the content or the device's name, ignoring case."""
@@ -118,7 +118,7 @@ class PutRule(msgspec.Struct, kw_only=True):
     severity: Severity
     condition: Condition
     device_id: Id | None = None
-    product: Model | None = None
+    product: ProductModel | None = None
     enabled: bool = True
     """Whether the rule raises alarms."""
 
@@ -126,11 +126,11 @@ class PutRule(msgspec.Struct, kw_only=True):
 class SearchRules(PageRequest, kw_only=True):
     """Body of `POST /alarm-rules/search`; `keyword` is part of the name, ignoring case."""
 
-    largest: ClassVar[int] = MAX_ALARMS
+    largest: ClassVar[int] = MAX_ALARMS_PER_REQUEST
 
     keyword: Keyword | None = None
     device_id: Id | None = None
-    product: Model | None = None
+    product: ProductModel | None = None
     enabled: bool | None = None
     """True for rules that raise alarms, false for disabled rules."""
 

@@ -21,7 +21,7 @@ from libs.common.tsl import Tsl
 from services.device.alarms.model import Alarm, Condition, ValueCondition, state_key
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.schemas import (
-    MAX_ALARMS,
+    MAX_ALARMS_PER_REQUEST,
     AlarmCounts,
     AlarmResponse,
     ClaimAlarms,
@@ -32,7 +32,7 @@ from services.device.alarms.store import AlarmStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Location
 
-COLUMNS = {
+STORED_SORT_FIELDS = {
     "id": "_id",
     "alarm_time": "raisedAt",
     "alarm_content": "content",
@@ -42,9 +42,9 @@ COLUMNS = {
 }
 """Sort keys of alarms."""
 NEWEST_FIRST = [("raisedAt", -1), ("_id", -1)]
-MAX_EXPORTED = 100_000
+MAX_EXPORTED_ALARMS = 100_000
 """Maximum alarms of a file; the newest are exported."""
-SHEET_COLUMNS = (
+CSV_HEADER = (
     "Alarm Time",
     "Severity",
     "Content",
@@ -69,21 +69,21 @@ class AlarmService:
         self, principal: Principal, request: SearchAlarms
     ) -> Streamed[Page[AlarmResponse]]:
         """Stream the alarms that the user may see, newest first by default."""
-        order = request.order(COLUMNS, NEWEST_FIRST)
-        query = await self._query(principal, request)
+        order = request.order(STORED_SORT_FIELDS, NEWEST_FIRST)
+        query = await self._build_query(principal, request)
 
         async def complete(alarms: Sequence[Alarm]) -> list[AlarmResponse]:
             places = await self._read_locations(principal.tenant, alarms)
             return [_alarm_response(alarm, places.get(alarm.device)) for alarm in alarms]
 
-        rows = self.store.queries.read(query, order, request.skip, request.size)
+        rows = self.store.queries.iterate_alarms(query, order, request.skip, request.size)
         return request.streamed_page(
-            map_batches(rows, complete), await self.store.queries.total(query)
+            map_batches(rows, complete), await self.store.queries.count_matching(query)
         )
 
     async def count(self, principal: Principal, request: SearchAlarms) -> AlarmCounts:
         """Return how many alarms a search finds."""
-        counts = await self.store.queries.count(await self._query(principal, request))
+        counts = await self.store.queries.count_groups(await self._build_query(principal, request))
         numbers = AlarmCounts(total=0, open=0, unclaimed=0, open_by_severity={})
         for severity, is_open, claimed, number in counts:
             numbers.total += number
@@ -114,8 +114,8 @@ class AlarmService:
             query["device"] = device_id
         else:
             query["_id"] = {"$in": distinct_ids(body.alarm_ids or [])}
-            query.update(await self._visibility(principal.tenant, grants))
-        while ids := await self.store.queries.ids(query, MAX_ALARMS):
+            query.update(await self._visible_condition(principal.tenant, grants))
+        while ids := await self.store.queries.list_ids(query, MAX_ALARMS_PER_REQUEST):
             await self.store.claim(ids, principal.subject, principal.name, body.note)
             query["$nor"] = [{"_id": {"$lte": ids[-1]}}]
 
@@ -124,9 +124,9 @@ class AlarmService:
         query: Document = {
             "tenant": principal.tenant,
             "_id": {"$in": distinct_ids(body.alarm_ids)},
-            **await self._visibility(principal.tenant, await self.grants.read(principal)),
+            **await self._visible_condition(principal.tenant, await self.grants.read(principal)),
         }
-        ids = await self.store.queries.ids(query, MAX_ALARMS)
+        ids = await self.store.queries.list_ids(query, MAX_ALARMS_PER_REQUEST)
         await self.store.clear(ids, principal.subject, body.note)
 
     async def export(
@@ -139,18 +139,20 @@ class AlarmService:
             raise InvalidInput(
                 f"must be the name of a time zone. Got {timezone}", field="timezone"
             ) from error
-        return join_pieces(self._lines(await self._query(principal, request), zone))
+        return join_pieces(self._lines(await self._build_query(principal, request), zone))
 
     async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
-        yield csv_lines([SHEET_COLUMNS])
-        found = self.store.queries.read(query, NEWEST_FIRST, 0, MAX_EXPORTED)
+        yield csv_lines([CSV_HEADER])
+        found = self.store.queries.iterate_alarms(query, NEWEST_FIRST, 0, MAX_EXPORTED_ALARMS)
         async with aclosing(found) as alarms:
             async for alarm in alarms:
                 yield csv_lines([_csv_row(alarm, zone)])
 
-    async def _query(self, principal: Principal, request: SearchAlarms) -> Document:
+    async def _build_query(self, principal: Principal, request: SearchAlarms) -> Document:
         """Return the query of a filter, limited to devices that the user may see."""
-        visibility = await self._visibility(principal.tenant, await self.grants.read(principal))
+        visibility = await self._visible_condition(
+            principal.tenant, await self.grants.read(principal)
+        )
         query: Document = {"tenant": principal.tenant, **visibility}
         conditions: list[Document] = []
         if request.keyword:
@@ -174,7 +176,7 @@ class AlarmService:
             query["rule"] = request.rule_id
         return query
 
-    async def _visibility(self, tenant: str, grants: Grants) -> Document:
+    async def _visible_condition(self, tenant: str, grants: Grants) -> Document:
         """Return the condition of grants; a group includes its current devices."""
         if grants.everything:
             return {}
@@ -227,19 +229,19 @@ def _csv_row(alarm: Alarm, zone: tzinfo) -> list[str]:
 
 
 @dataclass(frozen=True)
-class AlarmEraser:
+class AlarmValueEraser:
     """Removes values that a TSL declares write-only from alarms."""
 
     alarms: AlarmStore
     rules: RuleStore
 
-    async def erase(self, device_id: int, tsl: Tsl) -> bool:
+    async def erase_write_only(self, device_id: int, tsl: Tsl) -> bool:
         """Remove values of a device's alarms and states; return whether there were any.
 
         A value stays when its rule is unchanged and watches a readable property. The property of a
         changed or deleted rule is unknown.
         """
-        rules = await self.rules.find_all(await self.alarms.rules_with_values(device_id))
+        rules = await self.rules.find_all(await self.alarms.list_rules_with_values(device_id))
         kept_states = [
             state_key(rule.id, rule.generation, device_id)
             for rule in rules.values()

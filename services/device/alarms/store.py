@@ -22,8 +22,8 @@ from libs.common.store.mongo import (
     distinct_values,
 )
 from services.device.alarms.alarm_queries import AlarmQueries
-from services.device.alarms.decision import SETTLING_MS, AlarmTransition, is_unchanged
-from services.device.alarms.events import alarm_changed
+from services.device.alarms.decision import SETTLING_MS, AlarmTransition, differs_in_progress_only
+from services.device.alarms.events import build_alarm_event
 from services.device.alarms.model import (
     ALARMS_TOPIC,
     Alarm,
@@ -41,9 +41,9 @@ BY_RULE, BY_FLOW = "RULE", "FLOW"
 HAS_VALUE: Document = {
     "$or": [{field: {"$exists": True}} for field in ("value", "checkpoint.value", "points.value")]
 }
-TRANSACTION_SIZE = 200
+TRANSACTION_DOCUMENTS = 200
 """Alarms that users change, or states that are written, in one transaction."""
-MAX_CHANGES = 250
+MAX_TRANSITIONS = 250
 """Alarm transitions of one transaction, unless one state alone has more."""
 INGEST_FIELDS = dict.fromkeys(
     ("tenant", "rule", "generation", "device", "status", "at", "since"), 1
@@ -97,7 +97,7 @@ class AlarmStore:
                 current = await self._filter_current(updates, session)
                 device_ids = {update.before.device for update in current}
                 devices = await self._find_devices(device_ids, session)
-                return current, await self._write(current, devices, session)
+                return current, await self._write_updates(current, devices, session)
 
             if any(update.is_written for update in updates):
                 current, entries = await self._mongo.transaction(write)
@@ -108,7 +108,7 @@ class AlarmStore:
             settled.update(update.before.id for update in current)
         return settled
 
-    async def end(self, states: Iterable[State], *, delete: bool = False) -> None:
+    async def end_states(self, states: Iterable[State], *, delete: bool = False) -> None:
         """End states and their alarms.
 
         With `delete`, for a deleted rule or device, the states are deleted. Others become NORMAL,
@@ -120,12 +120,12 @@ class AlarmStore:
             applied = await self.apply_updates([*ended])
             remaining = await self.find_states([*remaining.keys() - applied])
 
-    async def delete_device(self, device_id: int) -> None:
+    async def delete_for_device(self, device_id: int) -> None:
         """Delete the alarms and states of a deleted device."""
         await self._states.delete_many({"device": device_id})
         await self._alarms.delete_many({"device": device_id})
 
-    async def rules_with_values(self, device_id: int) -> list[int]:
+    async def list_rules_with_values(self, device_id: int) -> list[int]:
         """Return ids of rules whose alarms or states of a device hold a value."""
         query = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
         rows = [
@@ -147,27 +147,27 @@ class AlarmStore:
         states = await self._states.update_many({**other, "_id": keys}, removal)
         return bool(alarms.modified_count or states.modified_count)
 
-    async def list_active(self) -> list[State]:
+    async def list_active_states(self) -> list[State]:
         """Return the states that are not NORMAL, of all tenants, with `INGEST_FIELDS` only."""
         cursor = self._states.find({"status": {"$ne": "NORMAL"}}, INGEST_FIELDS)
         return [from_document(document, State) async for document in cursor]
 
-    async def list_changed(self, since: int) -> list[State]:
+    async def list_changed_states(self, since: int) -> list[State]:
         """Return the states changed since a time (ms), with `INGEST_FIELDS` only."""
         cursor = self._states.find({"changed": {"$gte": since}}, INGEST_FIELDS)
         return [from_document(document, State) for document in await cursor.to_list(None)]
 
-    async def tenants_due(self, now: int) -> list[str]:
+    async def list_due_tenants(self, now: int) -> list[str]:
         """Return the tenants of states that are due at `now` (ms)."""
         return await distinct_values(self._states, "tenant", {"due": {"$lte": now}})
 
-    async def list_due(self, tenant: str, now: int, limit: int) -> list[State]:
+    async def list_due_states(self, tenant: str, now: int, limit: int) -> list[State]:
         """Return states that are due at `now` (ms), the longest due first."""
         query = {"tenant": tenant, "due": {"$lte": now}}
         cursor = self._states.find(query, sort=[("due", 1)], limit=limit)
         return [from_document(document, State) async for document in cursor]
 
-    async def list_for_other_rules(
+    async def list_states_of_other_rules(
         self, devices: Sequence[int], rules: Sequence[int]
     ) -> list[State]:
         """Return the states of devices for other rules than these."""
@@ -179,7 +179,7 @@ class AlarmStore:
         cursor = self._states.find({"_id": {"$in": list(keys)}})
         return {document["_id"]: from_document(document, State) async for document in cursor}
 
-    async def list_outdated(self, rule: Rule, limit: int) -> list[State]:
+    async def list_outdated_states(self, rule: Rule, limit: int) -> list[State]:
         """Return states of older generations; all states of an inactive rule."""
         query: Document = {"rule": rule.id}
         if rule.is_active:
@@ -189,7 +189,7 @@ class AlarmStore:
             async for document in self._states.find(query, limit=limit)
         ]
 
-    async def watch_silences(self, rule: Rule, devices: Sequence[int], now: int) -> None:
+    async def create_silence_states(self, rule: Rule, devices: Sequence[int], now: int) -> None:
         """Create silence states of devices that have none."""
         fresh = [new_state(rule, device) for device in devices]
         for state in fresh:
@@ -203,7 +203,7 @@ class AlarmStore:
                 ordered=False,
             )
 
-    async def postpone(self, dues: Sequence[tuple[State, int]]) -> None:
+    async def postpone_states(self, dues: Sequence[tuple[State, int]]) -> None:
         """Set the due times (ms) of states that have not changed."""
         writes = [
             UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
@@ -219,7 +219,7 @@ class AlarmStore:
         changes = {"claimedAt": now_ms(), "claimedBy": user, "claimedName": name}
         if note:
             changes["note"] = note
-        return await self._change(ids, {"claimedAt": None}, changes, "claimed")
+        return await self._change_alarms(ids, {"claimedAt": None}, changes, "claimed")
 
     async def clear(self, ids: Sequence[int], user: str, note: str | None) -> int:
         """Clear open alarms by hand; return how many.
@@ -230,14 +230,17 @@ class AlarmStore:
         changes: Document = cleared_fields(now, user)
         if note:
             changes["note"] = note
-        return await self._change(ids, {"open": True}, changes, "cleared")
+        return await self._change_alarms(ids, {"open": True}, changes, "cleared")
 
-    async def _change(
+    async def _change_alarms(
         self, ids: Sequence[int], condition: Document, changes: Document, what: AlarmChange
     ) -> int:
         changed = 0
-        for first in range(0, len(ids), TRANSACTION_SIZE):
-            query = {"_id": {"$in": list(ids[first : first + TRANSACTION_SIZE])}, **condition}
+        for first in range(0, len(ids), TRANSACTION_DOCUMENTS):
+            query = {
+                "_id": {"$in": list(ids[first : first + TRANSACTION_DOCUMENTS])},
+                **condition,
+            }
 
             async def change_alarms(session: Session, query: Document = query) -> list[Document]:
                 documents = await self._alarms.find(query, session=session).to_list(None)
@@ -248,7 +251,7 @@ class AlarmStore:
                     await self._detach_states(alarms, session)
                 devices = await self._find_devices({alarm.device for alarm in alarms}, session)
                 entries = [
-                    alarm_changed(alarm, what, event_profile(devices[alarm.device]))
+                    build_alarm_event(alarm, what, event_profile(devices[alarm.device]))
                     for alarm in alarms
                     if alarm.device in devices
                 ]
@@ -294,7 +297,7 @@ class AlarmStore:
         devices = await self._devices.presence.find_by_ids(set(ids), session)
         return {device.id: device for device in devices}
 
-    async def _write(
+    async def _write_updates(
         self,
         decisions: Sequence[StateUpdate],
         devices: Mapping[int, PresentDevice],
@@ -325,11 +328,11 @@ class AlarmStore:
                     alarm.cleared_by, alarm.ended_at = BY_RULE, datetime.now(UTC)
                 if alarm is not None and device is not None:
                     what: AlarmChange = "raised" if alarm.open else "cleared"
-                    entries.append(alarm_changed(alarm, what, event_profile(device)))
+                    entries.append(build_alarm_event(alarm, what, event_profile(device)))
             if update.after is None:
                 writes.append(DeleteOne({"_id": before.id}))
                 continue
-            changed = before.changed if is_unchanged(before, update.after) else now
+            changed = before.changed if differs_in_progress_only(before, update.after) else now
             after = msgspec.structs.replace(
                 update.after, alarm=alarm_id, changed=changed, revision=before.revision + 1
             )
@@ -370,7 +373,7 @@ def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[State
     part, changes = list[StateUpdate](), 0
     for decision in decisions:
         changes += len(decision.changes)
-        if part and (len(part) == TRANSACTION_SIZE or changes > MAX_CHANGES):
+        if part and (len(part) == TRANSACTION_DOCUMENTS or changes > MAX_TRANSITIONS):
             yield part
             part, changes = [], len(decision.changes)
         part.append(decision)
@@ -382,7 +385,7 @@ def _end_unless_applies(update: StateUpdate, device: PresentDevice | None) -> St
     """Return the update, or the end of the state when its rule does not apply."""
     if not update.is_written:
         return update
-    if update.rule and device and update.rule.applies(device.tenant, device.id, device.model):
+    if update.rule and device and update.rule.applies_to(device.tenant, device.id, device.model):
         return update
     before, now = update.before, now_ms()
     changes = [] if before.alarm is None else [AlarmTransition(raised=False, at=now)]

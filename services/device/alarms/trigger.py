@@ -7,7 +7,7 @@ change (`decision.SETTLING_MS`).
 
 The index is updated when it is used, by rules and states that were written since. A change stream
 would be faster, but makes MongoDB read all writes of ingest, once per stream and process: with two
-streams ingest lost a third of its throughput. So the index may be `INDEX_SECONDS` old.
+streams ingest lost a third of its throughput. So the index may be `MAX_INDEX_AGE_SECONDS` old.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator
 from libs.common.bus import OutgoingMessage
 from libs.common.clock import now_ms
 from libs.common.telemetry.tracing import trace_header
-from services.device.alarms.condition_checks import bounded
-from services.device.alarms.events import EvaluationRequest, request_message
+from services.device.alarms.condition_checks import truncate_text
+from services.device.alarms.events import EvaluationRequest, build_request_message
 from services.device.alarms.rule_index import RuleIndex, RuleMatch
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
@@ -27,9 +27,9 @@ from services.device.telemetry.ports import AlarmTrigger
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
-INDEX_SECONDS = 0.5
+MAX_INDEX_AGE_SECONDS = 0.5
 """Seconds for which the index is considered current."""
-OVERLAP_MS = 3_000
+REREAD_OVERLAP_MS = 3_000
 """Milliseconds of writes that are read again, because clocks differ and transactions take time."""
 
 
@@ -45,7 +45,7 @@ class RuleIndexCache:
         """Monotonic time."""
         self._lock = asyncio.Lock()
 
-    async def index(self) -> RuleIndex:
+    async def get_current(self) -> RuleIndex:
         """Return the current index; raise `StoreError` when it cannot be updated."""
         async with self._lock:
             if time.monotonic() >= self._valid_until:
@@ -53,20 +53,20 @@ class RuleIndexCache:
                 await (
                     self._load() if self._updated_ms is None else self._refresh(self._updated_ms)
                 )
-                self._updated_ms, self._valid_until = now, time.monotonic() + INDEX_SECONDS
+                self._updated_ms, self._valid_until = now, time.monotonic() + MAX_INDEX_AGE_SECONDS
                 self._index.expire_uncertain_states(time.monotonic())
         return self._index
 
     async def _refresh(self, since: int) -> None:
-        for rule in await self._rules.list_changed(since - OVERLAP_MS):
+        for rule in await self._rules.list_changed(since - REREAD_OVERLAP_MS):
             self._index.put(rule)
-        for state in await self._alarms.list_changed(since - OVERLAP_MS):
+        for state in await self._alarms.list_changed_states(since - REREAD_OVERLAP_MS):
             self._index.set_state(state)
 
     async def _load(self) -> None:
-        for rule in await self._rules.all():
+        for rule in await self._rules.list_active():
             self._index.put(rule)
-        for state in await self._alarms.list_active():
+        for state in await self._alarms.list_active_states():
             self._index.set_state(state)
 
 
@@ -82,11 +82,11 @@ class RuleAlarmTrigger(AlarmTrigger):
 
     async def prepare(self) -> None:
         """Update the index, so that it usually is current when a batch is stored."""
-        await self._rule_index.index()
+        await self._rule_index.get_current()
 
     async def messages_for_batch(self, batch: Batch) -> list[OutgoingMessage]:
         """Return requests for a stored batch; raise `StoreError`."""
-        index = await self._rule_index.index()
+        index = await self._rule_index.get_current()
         has_values = batch.reports or batch.events or batch.confirmed
         return list(_batch_messages(index, batch)) if has_values else []
 
@@ -95,16 +95,16 @@ def _batch_messages(index: RuleIndex, batch: Batch) -> Iterator[OutgoingMessage]
     for report in (*batch.reports, *batch.confirmed):
         thing = report.thing
         if thing.device and index.has_rules(thing.tenant):
-            matches = index.match_report(_subject(thing), report.properties, report.ts)
+            matches = index.match_report(_report_source(thing), report.properties, report.ts)
             yield from _request_messages(index, report.uplink, thing, report.ts, matches)
     for event in batch.events:
         thing = event.thing
         if thing.device and index.has_rules(thing.tenant):
-            matches = index.match_event(_subject(thing), event.event_id, event.ts)
+            matches = index.match_event(_report_source(thing), event.event_id, event.ts)
             yield from _request_messages(index, event.uplink, thing, event.ts, matches)
 
 
-def _subject(thing: Thing) -> tuple[str, int, str]:
+def _report_source(thing: Thing) -> tuple[str, int, str]:
     return thing.tenant, thing.id, thing.model
 
 
@@ -116,10 +116,12 @@ def _request_messages(
         request = EvaluationRequest(
             tenant=thing.tenant,
             device_id=thing.id,
-            values={match.compiled.rule.id: bounded(match.value) for match in each},
+            values={match.compiled.rule.id: truncate_text(match.value) for match in each},
             ts=ts,
             sequence=uplink.sequence,
             received=uplink.received,
-            earliest=min(index.mark_uncertain(match, thing.id, until, ts) for match in each),
+            earliest=min(
+                index.mark_uncertain_and_get_earliest(match, thing.id, until, ts) for match in each
+            ),
         )
-        yield request_message(request, uplink.key, trace_header(uplink.trace))
+        yield build_request_message(request, uplink.key, trace_header(uplink.trace))

@@ -8,9 +8,9 @@ from libs.common.process import PackageParts, create_routers
 from services.device.alarms.console import ALARM_ROUTER, RULE_ROUTER
 from services.device.alarms.evaluator import DueStateSweep, Evaluator, build_consumer
 from services.device.alarms.flow_alarms import FlowAlarms, FlowAlarmStore
-from services.device.alarms.row_sources import History, UplinkReader
-from services.device.alarms.rules import AlarmRules, RuleStore
-from services.device.alarms.service import AlarmEraser, AlarmService
+from services.device.alarms.row_sources import HistoryReader, UplinkReader
+from services.device.alarms.rules import AlarmRuleService, RuleStore
+from services.device.alarms.service import AlarmService, AlarmValueEraser
 from services.device.alarms.store import AlarmStore
 from services.device.alarms.trigger import RuleAlarmTrigger, RuleIndexCache
 from services.device.clients import Clients
@@ -25,7 +25,7 @@ class AlarmHandlers:
     """Dependencies of the HTTP handlers."""
 
     alarms: AlarmService
-    alarm_rules: AlarmRules
+    alarm_rules: AlarmRuleService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class AlarmsPackage:
     """Interface of the alarms package."""
 
     store: AlarmStore
-    eraser: AlarmEraser
+    eraser: AlarmValueEraser
     parts: PackageParts
 
 
@@ -51,18 +51,18 @@ def wire_alarms(
     devices = things.devices
     rules = RuleStore(mongo.database, clients.limits, clients.wakeups)
     store = AlarmStore(mongo, clients.outbox, devices, clients.wakeups)
-    history = History(mongo, settings.retention_days)
+    history = HistoryReader(mongo, settings.retention_days)
     uplink = UplinkReader(bus, uplinks)
     evaluator = Evaluator(rules, store, history, devices, values, uplink)
     flow_store = FlowAlarmStore(mongo, clients.outbox, devices, store.collection)
     FlowAlarms(flow_store, entities).offer(rpc)
     handlers = AlarmHandlers(
         alarms=AlarmService(store, devices, grants),
-        alarm_rules=AlarmRules(rules, devices, things.products, grants),
+        alarm_rules=AlarmRuleService(rules, devices, things.products, grants),
     )
     return AlarmsPackage(
         store=store,
-        eraser=AlarmEraser(store, rules),
+        eraser=AlarmValueEraser(store, rules),
         parts=PackageParts(
             routers=create_routers(handlers, others=[ALARM_ROUTER, RULE_ROUTER]),
             tasks=[build_consumer(bus, evaluator).run],

@@ -19,11 +19,11 @@ from libs.common.things import EntityType, ValueType
 from services.device.entities.schemas import AdvancedSearch, ColumnFilter
 from services.device.entities.search_filters import (
     FILTER_FIELD,
-    NEGATED_OPERATORS,
+    POSITIVE_BY_NEGATED_OPERATOR,
     KeyPrefix,
     KeySuffix,
     Keyword,
-    TextFilter,
+    ThingFilter,
     find_integrations,
     text_condition,
     text_matches,
@@ -36,7 +36,7 @@ from services.device.things.groups import GroupStore
 _TEXT_OPERATORS = ("CONTAINS", "NOT_CONTAINS", "EQ", "NE", "START_WITH", "END_WITH")
 _EMPTY_OPERATORS = ("IS_EMPTY", "IS_NOT_EMPTY")
 _ANY_OPERATORS = ("ANY_EQUALS",)
-OPERATORS: Mapping[str, Sequence[str]] = {
+OPERATORS_BY_COLUMN: Mapping[str, Sequence[str]] = {
     "ENTITY_KEY": _TEXT_OPERATORS,
     "ENTITY_NAME": _TEXT_OPERATORS,
     "ENTITY_PARENT_NAME": (*_TEXT_OPERATORS, *_EMPTY_OPERATORS),
@@ -49,12 +49,12 @@ OPERATORS: Mapping[str, Sequence[str]] = {
     "DEVICE_ID": ("EQ",),
 }
 """Operators of each column."""
-_CHOICES = {"ENTITY_TYPE": get_args(EntityType), "ENTITY_VALUE_TYPE": get_args(ValueType)}
+_CHOICES_BY_COLUMN = {"ENTITY_TYPE": get_args(EntityType), "ENTITY_VALUE_TYPE": get_args(ValueType)}
 MemberTest = Callable[[Member, MemberSet], bool]
 
 
 @dataclass(frozen=True)
-class NameResolver:
+class NameSources:
     """Finds the integrations, groups and tags that a filter names."""
 
     tenant: str
@@ -68,7 +68,7 @@ class AdvancedFilter:
     """A parsed filter."""
 
     members: list[MemberTest] = field(default_factory=list)
-    things: TextFilter = field(default_factory=TextFilter)
+    things: ThingFilter = field(default_factory=ThingFilter)
     key_test: Keyword | None = None
     negated: bool = False
     keys: list[str] | None = None
@@ -82,12 +82,12 @@ class AdvancedFilter:
 
     @classmethod
     async def from_columns(
-        cls, columns: Mapping[str, ColumnFilter], names: NameResolver
+        cls, columns: Mapping[str, ColumnFilter], names: NameSources
     ) -> "AdvancedFilter":
         """Parse a filter; raise `InvalidInput` for the invalid column."""
         parsed = cls()
         for column, column_filter in columns.items():
-            _check(column, column_filter)
+            _check_filter(column, column_filter)
             text = column_filter.values[0] if column_filter.values else ""
             match column:
                 case "ENTITY_KEY":
@@ -115,12 +115,12 @@ class AdvancedFilter:
         ]
 
     @property
-    def conditions(self) -> list[dict[str, object]]:
+    def device_conditions(self) -> list[dict[str, object]]:
         """Return the filter as conditions on devices."""
         return self.things.conditions
 
     @property
-    def accepts(self) -> Callable[..., bool]:
+    def accepts_thing(self) -> Callable[..., bool]:
         """Return the filter as a test of a thing."""
         return self.things.accepts
 
@@ -136,16 +136,16 @@ class AdvancedFilter:
                 self.key_test = KeySuffix(text)
             case _:
                 self.key_test = Keyword(text, {}, names=False)
-                self.negated = operator in NEGATED_OPERATORS
+                self.negated = operator in POSITIVE_BY_NEGATED_OPERATOR
 
     def _add_device_name(self, operator: str, text: str) -> None:
         self.things.conditions.append(text_condition("name", operator, text))
         self.things.tests.append(lambda thing: text_matches(operator, text, thing.name))
 
-    def _add_integration_name(self, operator: str, text: str, names: NameResolver) -> None:
-        negated = operator in NEGATED_OPERATORS
+    def _add_integration_name(self, operator: str, text: str, names: NameSources) -> None:
+        negated = operator in POSITIVE_BY_NEGATED_OPERATOR
         matching_integrations = find_integrations(
-            NEGATED_OPERATORS.get(operator, operator), text, names.integrations
+            POSITIVE_BY_NEGATED_OPERATOR.get(operator, operator), text, names.integrations
         )
         self.things.conditions.append(
             {"integration": {"$nin" if negated else "$in": matching_integrations}}
@@ -154,12 +154,12 @@ class AdvancedFilter:
             lambda thing: (thing.integration in matching_integrations) != negated
         )
 
-    async def _add_groups(self, values: Sequence[str], names: NameResolver) -> None:
+    async def _add_groups(self, values: Sequence[str], names: NameSources) -> None:
         groups = await names.groups.find_ids(names.tenant, values)
         self.things.conditions.append({"group": {"$in": groups}})
         self.things.tests.append(lambda thing: thing.group in groups)
 
-    async def _add_tags(self, column_filter: ColumnFilter, names: NameResolver) -> None:
+    async def _add_tags(self, column_filter: ColumnFilter, names: NameSources) -> None:
         opposites = {"NOT_CONTAINS": "ANY_EQUALS", "IS_EMPTY": "IS_NOT_EMPTY"}
         operator = opposites.get(column_filter.operator, column_filter.operator)
         tagged = await names.tags.find_tagged(names.tenant, operator, column_filter.values)
@@ -174,7 +174,7 @@ class AdvancedFilter:
         self.things.tests.append(lambda thing: thing.device and thing.id == device_id)
 
 
-def single_device(body: AdvancedSearch) -> int | None:
+def find_only_device(body: AdvancedSearch) -> int | None:
     """Return the id of the device whose properties are all that a search selects, or None."""
     columns = dict(body.entity_filter or {})
     device, types = columns.pop("DEVICE_ID", None), columns.pop("ENTITY_TYPE", None)
@@ -183,18 +183,18 @@ def single_device(body: AdvancedSearch) -> int | None:
     return parse_id(device.values[0], f"{FILTER_FIELD}.DEVICE_ID.values")
 
 
-def _check(column: str, column_filter: ColumnFilter) -> None:
-    operators = OPERATORS.get(column)
+def _check_filter(column: str, column_filter: ColumnFilter) -> None:
+    operators = OPERATORS_BY_COLUMN.get(column)
     if operators is None:
         raise InvalidInput(
-            f"must be one of {', '.join(OPERATORS)}", field=f"{FILTER_FIELD}.{column:.64}"
+            f"must be one of {', '.join(OPERATORS_BY_COLUMN)}", field=f"{FILTER_FIELD}.{column:.64}"
         )
     place = f"{FILTER_FIELD}.{column}"
     if column_filter.operator not in operators:
         raise InvalidInput(f"must be one of {', '.join(operators)}", field=f"{place}.operator")
     if column_filter.operator not in _EMPTY_OPERATORS and not column_filter.values:
         raise InvalidInput("must have a value", field=f"{place}.values")
-    choices = _CHOICES.get(column)
+    choices = _CHOICES_BY_COLUMN.get(column)
     if choices is not None and not set(column_filter.values) <= set(choices):
         raise InvalidInput(f"must be one of {', '.join(choices)}", field=f"{place}.values")
 
@@ -216,10 +216,10 @@ def _parent_name(member: Member, members: MemberSet) -> str | None:
     return above.name if above else None
 
 
-Group = tuple[str, ...]
+GroupKey = tuple[str, ...]
 """Common values of the members of a group."""
 
-_SORT_COLUMNS = {
+_ENTITY_SORT_CRITERIA = {
     "id": "_id",
     "key": "key",
     "name": "name",
@@ -229,12 +229,12 @@ _SORT_COLUMNS = {
     "created_at": "created_at",
     "updated_at": "updated_at",
 }
-INTEGRATION_NAME = "integration_name"
-COLUMNS = {
-    **_SORT_COLUMNS,
-    **{f"entity_{name}": column for name, column in _SORT_COLUMNS.items()},
+INTEGRATION_NAME_CRITERION = "integration_name"
+SORT_CRITERIA = {
+    **_ENTITY_SORT_CRITERIA,
+    **{f"entity_{name}": column for name, column in _ENTITY_SORT_CRITERIA.items()},
     "device_name": "device_name",
-    INTEGRATION_NAME: INTEGRATION_NAME,
+    INTEGRATION_NAME_CRITERION: INTEGRATION_NAME_CRITERION,
 }
 
 _MEMBER_SORT_KEYS: dict[str, Callable[[Member], str]] = {
@@ -249,15 +249,15 @@ _THING_SORT_KEYS: dict[str, Callable[[EntityThing], tuple[Any, ...]]] = {
     "created_at": lambda thing: (thing.created_at,),
     "updated_at": lambda thing: (thing.updated_at,),
     "device_name": lambda thing: (thing.name or "",),
-    INTEGRATION_NAME: lambda thing: (thing.integration,),
+    INTEGRATION_NAME_CRITERION: lambda thing: (thing.integration,),
 }
-_STORED_FIELDS = {
+_STORED_FIELDS_BY_CRITERION = {
     "_id": (),
     "key": ("integration", "identifier"),
     "created_at": ("createdAt",),
     "updated_at": ("updatedAt",),
     "device_name": ("name",),
-    INTEGRATION_NAME: (),
+    INTEGRATION_NAME_CRITERION: (),
 }
 """Stored fields of devices by criterion.
 
@@ -267,7 +267,7 @@ other.
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class EntityOrder:
     """A sort order: criteria of groups, of things, and within a thing, each with 1 or -1."""
 
     groups: list[tuple[str, int]]
@@ -277,12 +277,12 @@ class Order:
     """Names of integrations by id."""
 
     @classmethod
-    def from_request(cls, request: PageRequest, names: Mapping[str, str]) -> "Order":
+    def from_request(cls, request: PageRequest, names: Mapping[str, str]) -> "EntityOrder":
         """Parse the criteria of a request; raise `InvalidInput` for an invalid one.
 
         `names` are those of integrations, by id.
         """
-        criteria = request.order(COLUMNS)
+        criteria = request.order(SORT_CRITERIA)
         first = next(at for at, (name, _) in enumerate(criteria) if name in _THING_SORT_KEYS)
         rest = [
             criterion
@@ -294,13 +294,13 @@ class Order:
     @property
     def is_by_integration(self) -> bool:
         """Return whether things are sorted by the names of their integrations."""
-        return self.things[0] == INTEGRATION_NAME
+        return self.things[0] == INTEGRATION_NAME_CRITERION
 
     def sorted_integrations(self, integrations: Iterable[str]) -> list[str]:
         """Return ids of integrations in the order of their names."""
-        return sorted(integrations, key=self._place_of, reverse=self.is_descending)
+        return sorted(integrations, key=self._integration_sort_key, reverse=self.is_descending)
 
-    def _place_of(self, integration: str) -> tuple[str, str]:
+    def _integration_sort_key(self, integration: str) -> tuple[str, str]:
         return self.names.get(integration, ""), integration
 
     @property
@@ -308,11 +308,11 @@ class Order:
         """Return whether things are sorted in descending order."""
         return self.things[1] < 0
 
-    def group_of(self, member: Member) -> Group:
+    def group_key(self, member: Member) -> GroupKey:
         """Return the group of a member."""
         return tuple(_MEMBER_SORT_KEYS[name](member) for name, _ in self.groups)
 
-    def sorted_groups(self, groups: Iterable[Group]) -> list[Group]:
+    def sorted_groups(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
         """Return groups in order."""
         ordered_groups = list(groups)
         for at in range(len(self.groups) - 1, -1, -1):
@@ -336,10 +336,10 @@ class Order:
     def sort_key(self, thing: EntityThing) -> tuple[Any, ...]:
         """Return the key by which things are sorted, regardless of the direction."""
         if self.is_by_integration:
-            return (*self._place_of(thing.integration), thing.id)
+            return (*self._integration_sort_key(thing.integration), thing.id)
         return (*_THING_SORT_KEYS[self.things[0]](thing), thing.id)
 
     def stored_order(self) -> list[tuple[str, int]]:
         """Return the fields and directions by which MongoDB sorts devices in this order."""
         name, direction = self.things
-        return [(column, direction) for column in (*_STORED_FIELDS[name], "_id")]
+        return [(column, direction) for column in (*_STORED_FIELDS_BY_CRITERION[name], "_id")]

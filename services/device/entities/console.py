@@ -18,7 +18,7 @@ from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TS
 from services.device.entities.custom_entities import CustomEntities
-from services.device.entities.history import EntityExport, EntityHistory, filename
+from services.device.entities.history import EntityExport, EntityHistory, export_filename
 from services.device.entities.property_updates import EntityWriter
 from services.device.entities.schemas import (
     AdvancedSearch,
@@ -52,8 +52,8 @@ from services.device.entities.service import EntityService
 from services.device.entities.service_calls import EntityCaller
 from services.device.entities.tags import EntityTags
 
-CustomEntityService = NamedDependency[CustomEntities]
-Entities = NamedDependency[EntityService]
+CustomEntitiesDependency = NamedDependency[CustomEntities]
+EntityServiceDependency = NamedDependency[EntityService]
 
 QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
 TimeZoneName = Annotated[str | None, QueryParameter(max_length=64)]
@@ -108,38 +108,40 @@ async def search_entities_by_columns(
 
 @post("/batch-get-status", guards=[allow_holders(*READERS)], example={"entity_ids": []})
 async def get_entity_statuses(
-    principal: RequestPrincipal, entities: Entities, data: JSONBody[GetEntityStatuses]
+    principal: RequestPrincipal,
+    entities: EntityServiceDependency,
+    data: JSONBody[GetEntityStatuses],
 ) -> Streamed[dict[str, LatestValue]]:
     """Return latest values by id of entities that the caller may see.
 
     An entity without a value has an empty status.
     """
     ids = distinct_ids(data.entity_ids)
-    return await entities.statuses(principal, ids)
+    return await entities.stream_statuses(principal, ids)
 
 
 @get("/{entity_id:str}/children", guards=[allow_holders(*READERS, Function.INTEGRATION_VIEW)])
 async def list_entity_children(
-    principal: RequestPrincipal, entities: Entities, entity_id: PathId
+    principal: RequestPrincipal, entities: EntityServiceDependency, entity_id: PathId
 ) -> list[EntityResponse]:
     """List members of an OBJECT, inputs of a service, or outputs of an event."""
-    return await entities.children(principal, entity_id)
+    return await entities.list_children(principal, entity_id)
 
 
 @get("/{entity_id:str}/meta", guards=[users])
 async def get_entity_meta(
-    principal: RequestPrincipal, entities: Entities, entity_id: PathId
+    principal: RequestPrincipal, entities: EntityServiceDependency, entity_id: PathId
 ) -> EntityMeta:
     """Return the metadata of an entity."""
-    return await entities.meta(principal, entity_id)
+    return await entities.get_meta(principal, entity_id)
 
 
 @get("/{entity_id:str}/status", guards=[allow_holders(*READERS)])
 async def get_entity_status(
-    principal: RequestPrincipal, entities: Entities, entity_id: PathId
+    principal: RequestPrincipal, entities: EntityServiceDependency, entity_id: PathId
 ) -> EntityStatus:
     """Return the latest value of a property; empty without a value or grant."""
-    return await entities.status(principal, entity_id)
+    return await entities.get_status(principal, entity_id)
 
 
 @post(
@@ -190,14 +192,14 @@ async def export_entity_history(
 
     Times are in UTC, or in the time zone of `timezone`, `time_zone` or `timeZone`.
     """
-    lines = await entity_export.rows(
+    lines = await entity_export.export_lines(
         get_principal(request),
         ids or [],
         start if start_timestamp is None else start_timestamp,
         end if end_timestamp is None else end_timestamp,
         timezone or time_zone or zone,
     )
-    disposition = f"attachment; filename={filename()}"
+    disposition = f"attachment; filename={export_filename()}"
     return Stream(lines, media_type="text/csv", headers={"Content-Disposition": disposition})
 
 
@@ -239,7 +241,9 @@ async def call_entity_services(
 
 @post("/", guards=[allow_holders(Function.ENTITY_CUSTOM_ADD)])
 async def create_entity(
-    principal: RequestPrincipal, custom_entities: CustomEntityService, data: JSONBody[CreateEntity]
+    principal: RequestPrincipal,
+    custom_entities: CustomEntitiesDependency,
+    data: JSONBody[CreateEntity],
 ) -> EntityMeta:
     """Create an entity `system.integration.{identifier}`, or a child of one."""
     return await custom_entities.create(principal, data)
@@ -251,7 +255,7 @@ async def create_entity(
 )
 async def update_entity(
     principal: RequestPrincipal,
-    custom_entities: CustomEntityService,
+    custom_entities: CustomEntitiesDependency,
     entity_id: PathId,
     data: JSONBody[UpdateEntity],
 ) -> None:
@@ -262,7 +266,7 @@ async def update_entity(
 @post("/delete", guards=[allow_holders(Function.ENTITY_CUSTOM_DELETE)])
 async def delete_entities(
     principal: RequestPrincipal,
-    custom_entities: CustomEntityService,
+    custom_entities: CustomEntitiesDependency,
     data: JSONBody[DeleteEntities],
 ) -> None:
     """Delete custom entities with their children; ignore other ids."""
@@ -273,26 +277,30 @@ ROUTER = route_operations(globals(), "/entity", tags=["Entities"])
 
 
 MANAGERS = allow_holders(Function.ENTITY_TAG_MANAGE)
-Tags = NamedDependency[EntityTags]
+EntityTagsDependency = NamedDependency[EntityTags]
 
 
 @post("/search", guards=[users], example={"keyword": "zone", "page_size": 10, "page_number": 1})
 async def find_entity_tags(
-    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[FindTags | None] = None
+    principal: RequestPrincipal,
+    entity_tags: EntityTagsDependency,
+    data: JSONBody[FindTags | None] = None,
 ) -> Page[TagResponse]:
     """Search tags of the tenant, newest first."""
     return await entity_tags.search(principal, data or FindTags())
 
 
 @get("/number", guards=[users])
-async def count_entity_tags(principal: RequestPrincipal, entity_tags: Tags) -> TagCount:
+async def count_entity_tags(
+    principal: RequestPrincipal, entity_tags: EntityTagsDependency
+) -> TagCount:
     """Count the tags of the tenant; at most 300."""
     return TagCount(await entity_tags.store.count(principal.tenant))
 
 
 @post("/", guards=[MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
 async def create_entity_tag(
-    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[SaveTag]
+    principal: RequestPrincipal, entity_tags: EntityTagsDependency, data: JSONBody[SaveTag]
 ) -> TagRef:
     """Create a tag."""
     return TagRef(str(await entity_tags.store.add(principal.tenant, data)))
@@ -300,7 +308,10 @@ async def create_entity_tag(
 
 @put("/{tag_id:str}", guards=[MANAGERS])
 async def update_entity_tag(
-    principal: RequestPrincipal, entity_tags: Tags, tag_id: PathId, data: JSONBody[SaveTag]
+    principal: RequestPrincipal,
+    entity_tags: EntityTagsDependency,
+    tag_id: PathId,
+    data: JSONBody[SaveTag],
 ) -> None:
     """Change name, colour and description of a tag."""
     await entity_tags.store.update(principal.tenant, tag_id, data)
@@ -308,7 +319,7 @@ async def update_entity_tag(
 
 @post("/delete", guards=[MANAGERS], example={"ids": []})
 async def delete_entity_tags(
-    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[DeleteTags]
+    principal: RequestPrincipal, entity_tags: EntityTagsDependency, data: JSONBody[DeleteTags]
 ) -> None:
     """Delete tags, also from entities; ignore unknown ids."""
     await entity_tags.store.delete(principal.tenant, distinct_ids(data.ids))
@@ -316,10 +327,10 @@ async def delete_entity_tags(
 
 @post("/mapping", guards=[allow_holders(Function.ENTITY_DATA_EDIT)])
 async def map_entity_tags(
-    principal: RequestPrincipal, entity_tags: Tags, data: JSONBody[MapTags]
+    principal: RequestPrincipal, entity_tags: EntityTagsDependency, data: JSONBody[MapTags]
 ) -> None:
     """Add, replace or remove tags of entities that the caller may see, all or none."""
-    await entity_tags.map(principal, data)
+    await entity_tags.map_tags(principal, data)
 
 
 TAG_ROUTER = route_operations(globals(), "/entity/tags", tags=["Entity tags"])

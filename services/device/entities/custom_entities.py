@@ -25,13 +25,13 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session, duplicate_raises
 from libs.common.things import LAST_MEMBER, SYSTEM_INTEGRATION, entity_number, entity_thing
 from services.device.entities.custom_model import (
+    build_flow_members,
     build_member,
     build_tsl,
-    flow_members,
-    read_attributes,
+    validate_attributes,
 )
 from services.device.entities.schemas import CreateEntity, DeleteEntities, EntityMeta, UpdateEntity
-from services.device.entities.service import EntityService, entity_meta, entity_not_found
+from services.device.entities.service import EntityService, entity_not_found, to_entity_meta
 from services.device.entities.tags import TagStore
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import (
@@ -45,7 +45,7 @@ from services.device.telemetry.latest_values import LatestValues
 from services.device.things.deleted_things import DeletedThings
 from services.device.things.thing_store import ThingStore
 
-MembersChange = Callable[[list[Member]], list[Member]]
+ChangeMembers = Callable[[list[Member]], list[Member]]
 """Returns the new members of a thing."""
 
 T = TypeVar("T")
@@ -69,13 +69,13 @@ class CustomEntityStore:
         self._removed = DeletedThings(mongo.database)
         self._quota = Quota(things.collection, limits, "records", integration=SYSTEM_INTEGRATION)
 
-    async def add(self, tenant: str, identifier: str, root: Member) -> Document:
+    async def insert(self, tenant: str, identifier: str, root: Member) -> Document:
         """Insert an entity; raise `Conflict` when the identifier exists.
 
         Raises `TooManyRequests` when the tenant has reached its limit.
         """
         await self._quota.reserve(tenant)
-        fields = build_fields(identifier, [root]) | {"last": 0}
+        fields = build_member_fields(identifier, [root]) | {"last": 0}
         document = _new_document(await self._ids.allocate(), tenant, identifier, fields)
         with duplicate_raises(_identifier_exists(identifier)):
             await self._own.insert(document)
@@ -99,12 +99,14 @@ class CustomEntityStore:
                 )
             child = make(parent_document["last"] + 1)
             _check_child(members, child)
-            changes = build_fields(parent, [*members, child]) | {"last": child.number}
+            changes = build_member_fields(parent, [*members, child]) | {"last": child.number}
             return await self._own.update(parent_document, changes, session), child
 
         return await self._mongo.transaction(add_child)
 
-    async def change(self, tenant: str, thing_id: int, change: MembersChange) -> Document | None:
+    async def change_members(
+        self, tenant: str, thing_id: int, change: ChangeMembers
+    ) -> Document | None:
         """Change the members of an entity; return None when it does not exist."""
 
         async def change_members(session: Session) -> Document | None:
@@ -112,7 +114,7 @@ class CustomEntityStore:
             document = await self._own.find_one(query, session)
             if document is None or not document["identifier"]:
                 return None
-            changes = build_fields(document["identifier"], change(stored_members(document)))
+            changes = build_member_fields(document["identifier"], change(stored_members(document)))
             return await self._own.update(document, changes, session)
 
         return await self._mongo.transaction(change_members)
@@ -138,8 +140,11 @@ class CustomEntityStore:
                 text = f"entity {identifier} already exists: delete it first"
                 raise Conflict(text, field="name")
             before = stored_members(document) if document else []
-            members, last = flow_members(request, before, document["last"] if document else 0)
-            fields = build_fields(identifier, members) | {"last": last, "flow": request.flow_id}
+            members, last = build_flow_members(request, before, document["last"] if document else 0)
+            fields = build_member_fields(identifier, members) | {
+                "last": last,
+                "flow": request.flow_id,
+            }
             if document is None:
                 new = _new_document(thing_id, request.tenant, identifier, fields)
                 await self._own.insert(new, session)
@@ -183,7 +188,7 @@ def stored_members(document: Document) -> list[Member]:
     return msgspec.convert(document["members"], list[Member])
 
 
-def build_fields(identifier: str, members: Sequence[Member]) -> Document:
+def build_member_fields(identifier: str, members: Sequence[Member]) -> Document:
     """Return the fields of a document that depend on members."""
     return {
         "members": msgspec.to_builtins(members),
@@ -220,12 +225,12 @@ class CustomEntities:
         """Create an entity, or a child of an OBJECT."""
         if body.parent_identifier is None:
             member = build_member(body, 0)
-            document = await self.store.add(principal.tenant, body.identifier, member)
+            document = await self.store.insert(principal.tenant, body.identifier, member)
         else:
             document, member = await self.store.add_child(
                 principal.tenant, body.parent_identifier, lambda number: build_member(body, number)
             )
-        return entity_meta(Entity(thing_from_document(document), member))
+        return to_entity_meta(Entity(thing_from_document(document), member))
 
     async def update(self, principal: Principal, entity_id: int, body: UpdateEntity) -> None:
         """Rename an entity; set the attributes of a custom property.
@@ -240,7 +245,7 @@ class CustomEntities:
         changes: dict[str, Any] = {"name": body.name}
         if body.value_attribute is not None and entity.member.type == "PROPERTY":
             kind = entity.member.value_type
-            changes["attribute"] = read_attributes(body.value_attribute, kind)
+            changes["attribute"] = validate_attributes(body.value_attribute, kind)
 
         def change(members: list[Member]) -> list[Member]:
             return [
@@ -248,7 +253,7 @@ class CustomEntities:
                 for member in members
             ]
 
-        if await self.store.change(principal.tenant, entity.thing.id, change) is None:
+        if await self.store.change_members(principal.tenant, entity.thing.id, change) is None:
             raise entity_not_found(entity_id)
 
     async def delete(self, principal: Principal, body: DeleteEntities) -> None:
@@ -274,9 +279,9 @@ class CustomEntities:
             if entity_thing(entity_id) not in whole:
                 children[entity_thing(entity_id)].add(entity_number(entity_id))
         for thing_id, numbers in children.items():
-            await self.store.change(principal.tenant, thing_id, _remove_numbers(numbers))
+            await self.store.change_members(principal.tenant, thing_id, _without_numbers(numbers))
         deleted_ids = set(custom).union(*map(_entity_ids, whole.values()))
-        await self.tags.forget(sorted(deleted_ids))
+        await self.tags.delete_for_entities(sorted(deleted_ids))
         await self.grants.forget_entities(principal.tenant, sorted(deleted_ids))
 
     async def put_flow_service(self, request: PutFlowService) -> FlowServiceAnswer:
@@ -288,7 +293,7 @@ class CustomEntities:
         """Delete the service of a flow, if it exists."""
         document = await self.store.remove_flow_service(request.tenant, request.flow_id)
         deleted_ids = _entity_ids(thing_from_document(document)) if document else []
-        await self.tags.forget(deleted_ids)
+        await self.tags.delete_for_entities(deleted_ids)
         await self.grants.forget_entities(request.tenant, deleted_ids)
         return FlowServiceAnswer()
 
@@ -297,5 +302,5 @@ def _entity_ids(thing: EntityThing) -> list[int]:
     return [Entity(thing, member).id for member in thing.members.members]
 
 
-def _remove_numbers(numbers: set[int]) -> MembersChange:
+def _without_numbers(numbers: set[int]) -> ChangeMembers:
     return lambda members: [member for member in members if member.number not in numbers]

@@ -12,45 +12,47 @@ from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
 from libs.common.tsl import TslDocument, TslInvalid, parse_document
 from libs.common.tsl.limits import MAX_SIZE
-from services.device.entities.schemas import MAX_OPTIONS, CreateEntity
+from services.device.entities.schemas import MAX_ENUM_OPTIONS, CreateEntity
 from services.device.members.members import Member
 from services.device.members.values import UnreadableValue, convert_value
 
 ATTRIBUTE_FIELD = "value_attribute"
 _NUMERIC_TYPES = ("LONG", "DOUBLE")
 _LONGEST_TEXT = 255
-_MAX_DIGITS = 15
+_MAX_FRACTION_DIGITS = 15
 _MAX_INTEGER = 2**63
 _INVALID_ATTRIBUTE_CODE = "entity_attribute_min_invalid"
 
 
-def read_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
+def validate_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
     """Return the attributes that a type may have, without blank and unknown ones.
 
     Raises `InvalidInput` with the name of an invalid attribute.
     """
     attributes = {name: value for name, value in attributes.items() if value not in (None, "")}
     checked: dict[str, Any] = {
-        name: _read_text(name, attributes[name])
+        name: _validate_text(name, attributes[name])
         for name in ("unit", "format")
         if name in attributes
     }
     if value_type in _NUMERIC_TYPES:
         for name in ("min", "max"):
             if name in attributes:
-                checked[name] = _read_number(name, attributes[name], whole=value_type == "LONG")
+                checked[name] = _validate_number(name, attributes[name], whole=value_type == "LONG")
         if "fraction_digits" in attributes:
-            checked["fraction_digits"] = _read_size("fraction_digits", attributes, _MAX_DIGITS)
-        _check_order(checked, "min", "max")
+            checked["fraction_digits"] = _validate_size(
+                "fraction_digits", attributes, _MAX_FRACTION_DIGITS
+            )
+        _check_bounds_order(checked, "min", "max")
     if value_type in ("STRING", "BINARY"):
         for name in ("min_length", "max_length"):
             if name in attributes:
-                checked[name] = _read_size(name, attributes, MAX_SIZE)
-        _check_order(checked, "min_length", "max_length")
+                checked[name] = _validate_size(name, attributes, MAX_SIZE)
+        _check_bounds_order(checked, "min_length", "max_length")
     if attributes.get("enum"):
-        checked["enum"] = _read_enum(attributes["enum"], value_type)
+        checked["enum"] = _validate_enum(attributes["enum"], value_type)
     if "optional" in attributes:
-        checked["optional"] = _read_flag("optional", attributes["optional"])
+        checked["optional"] = _validate_flag("optional", attributes["optional"])
     return checked
 
 
@@ -58,13 +60,13 @@ def _attribute_error(name: str, reason: str, code: str | None = None) -> Invalid
     return InvalidInput(reason, field=f"{ATTRIBUTE_FIELD}.{name}", code=code)
 
 
-def _read_text(name: str, value: Any) -> str:
+def _validate_text(name: str, value: Any) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise _attribute_error(name, f"must be a text of at most {_LONGEST_TEXT} characters")
     return value
 
 
-def _read_number(name: str, value: Any, *, whole: bool) -> int | float:
+def _validate_number(name: str, value: Any, *, whole: bool) -> int | float:
     number = convert_value("LONG" if whole else "DOUBLE", value)
     if isinstance(number, UnreadableValue) or abs(number) > _MAX_INTEGER:
         kind = "an integer" if whole else "a number"
@@ -74,20 +76,20 @@ def _read_number(name: str, value: Any, *, whole: bool) -> int | float:
     return cast("int | float", number)
 
 
-def _read_size(name: str, attributes: Mapping[str, Any], maximum: int) -> int:
-    size = int(_read_number(name, attributes[name], whole=True))
+def _validate_size(name: str, attributes: Mapping[str, Any], maximum: int) -> int:
+    size = int(_validate_number(name, attributes[name], whole=True))
     if not 0 <= size <= maximum:
         raise _attribute_error(name, f"must be from 0 to {maximum}")
     return size
 
 
-def _check_order(attributes: Mapping[str, Any], low: str, high: str) -> None:
+def _check_bounds_order(attributes: Mapping[str, Any], low: str, high: str) -> None:
     if low in attributes and high in attributes and attributes[low] > attributes[high]:
         code = f"entity_attribute_{low}_greater_than_{high}"
         raise _attribute_error(high, f"must not be less than {low}", code)
 
 
-def _read_flag(name: str, value: Any) -> bool:
+def _validate_flag(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
     if value in ("true", "false"):
@@ -95,22 +97,25 @@ def _read_flag(name: str, value: Any) -> bool:
     raise _attribute_error(name, "must be true or false")
 
 
-def _read_enum(entries: Any, value_type: ValueType) -> dict[str, str]:
+def _validate_enum(entries: Any, value_type: ValueType) -> dict[str, str]:
     if value_type not in ("LONG", "STRING"):
         raise _attribute_error("enum", f"is not supported for values of type {value_type}")
-    if not isinstance(entries, dict) or len(entries) > MAX_OPTIONS:
-        raise _attribute_error("enum", f"must be an object of at most {MAX_OPTIONS} members")
+    if not isinstance(entries, dict) or len(entries) > MAX_ENUM_OPTIONS:
+        raise _attribute_error("enum", f"must be an object of at most {MAX_ENUM_OPTIONS} members")
     for key, label in entries.items():
         if not isinstance(label, str) or len(label) > _LONGEST_TEXT or not key:
             raise _attribute_error(f"enum.{key[:64]}", "must be text, the label of the value")
-        if value_type == "LONG" and str(_read_number(f"enum.{key[:64]}", key, whole=True)) != key:
+        if (
+            value_type == "LONG"
+            and str(_validate_number(f"enum.{key[:64]}", key, whole=True)) != key
+        ):
             raise _attribute_error(
                 f"enum.{key[:64]}", "must be an integer without a sign or leading zeros"
             )
     return dict(entries)
 
 
-_TSL_TYPES = {
+_TSL_TYPE_BY_VALUE_TYPE = {
     "LONG": "LONG",
     "DOUBLE": "DOUBLE",
     "BOOLEAN": "BOOL",
@@ -133,14 +138,14 @@ def build_member(body: CreateEntity, number: int) -> Member:
         name=body.name,
         value_type=body.value_type,
         access_mod=body.access_mod,
-        attribute=read_attributes(body.value_attribute or {}, body.value_type),
+        attribute=validate_attributes(body.value_attribute or {}, body.value_type),
         parent="" if child else None,
         description=body.description,
         visible=body.visible is not False,
     )
 
 
-def flow_members(
+def build_flow_members(
     request: PutFlowService, before: Iterable[Member], last: int
 ) -> tuple[list[Member], int]:
     """Return the members of a flow's service, and the highest number of an input.
@@ -179,14 +184,14 @@ def build_tsl(identifier: str, members: Sequence[Member]) -> TslDocument:
     match root.type:
         case "PROPERTY" if root.value_type != "OBJECT" or children:
             raw["properties"] = [
-                _property(identifier, root),
-                *(_property(f"{identifier}.{child.path}", child) for child in children),
+                _build_property(identifier, root),
+                *(_build_property(f"{identifier}.{child.path}", child) for child in children),
             ]
         case "EVENT":
-            outputs = list(_params(identifier, children))
+            outputs = list(_build_params(identifier, children))
             raw["events"] = [{"id": identifier, "name": root.name, "outputs": outputs}]
         case "SERVICE":
-            inputs = list(_params(identifier, children))
+            inputs = list(_build_params(identifier, children))
             raw["services"] = [{"id": identifier, "name": root.name, "inputs": inputs}]
     try:
         return parse_document(raw)
@@ -196,24 +201,29 @@ def build_tsl(identifier: str, members: Sequence[Member]) -> TslDocument:
         ) from error
 
 
-def _property(key: str, member: Member) -> dict[str, Any]:
+def _build_property(key: str, member: Member) -> dict[str, Any]:
     access = member.access_mod or "RW"
-    return {"id": key, "name": member.name, "accessMode": access, "dataSpec": _spec(member)}
+    return {
+        "id": key,
+        "name": member.name,
+        "accessMode": access,
+        "dataSpec": _build_data_spec(member),
+    }
 
 
-def _params(owner: str, members: Iterable[Member]) -> Iterable[dict[str, Any]]:
+def _build_params(owner: str, members: Iterable[Member]) -> Iterable[dict[str, Any]]:
     for member in members:
-        spec = _spec(member)
+        spec = _build_data_spec(member)
         if member.type == "SERVICE" and not member.attribute.get("optional"):
             spec.setdefault("validator", {})["required"] = True
         yield {"id": f"{owner}.{member.path}", "name": member.name, "dataSpec": spec}
 
 
-def _spec(member: Member) -> dict[str, Any]:
+def _build_data_spec(member: Member) -> dict[str, Any]:
     rules = member.attribute
     if member.value_type == "OBJECT":
         return {"dataType": "STRUCT"}
-    spec: dict[str, Any] = {"dataType": _TSL_TYPES[member.value_type]}
+    spec: dict[str, Any] = {"dataType": _TSL_TYPE_BY_VALUE_TYPE[member.value_type]}
     if "enum" in rules:
         spec |= {"dataType": "ENUM", "mapping": rules["enum"]}
         return spec

@@ -18,9 +18,14 @@ from libs.common.http.streaming import Streamed, join_pieces
 from libs.common.identity import Principal
 from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.spreadsheet import csv_lines, safe_cell
-from services.device.entities.history_store import StoredValue, TimeSpan, ValueSource, ValueStore
+from services.device.entities.history_store import (
+    SourceTimeValue,
+    TimeSpan,
+    ValueSource,
+    ValueStore,
+)
 from services.device.entities.schemas import (
-    MAX_ENTITIES,
+    MAX_HISTORY_ENTITIES,
     Aggregate,
     AggregateHistory,
     HistoryItem,
@@ -34,7 +39,7 @@ from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.retention import Retention
 from services.device.telemetry.uplink import FUTURE_MS
 
-LONGEST_LIST = 10_000
+MAX_UNPAGED_ITEMS = 10_000
 """Maximum items of a response without pages."""
 MEAN_PRECISION = Decimal("1e-8")
 """Precision of the mean of DOUBLEs, rounded half to even."""
@@ -59,55 +64,61 @@ class EntityHistory:
         Hidden entities have no values.
         """
         order = body.order({"timestamp": "timestamp"}, [("timestamp", -1)])
-        span = self.span(body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1)
+        span = self.build_time_span(
+            body.start_timestamp, body.end_timestamp, newest_first=order[0][1] == -1
+        )
         entity_ids = [
             *(body.entity_ids or []),
             *([] if body.entity_id is None else [body.entity_id]),
         ]
         if not entity_ids:
             raise InvalidInput("entity_id is required", field="entity_id")
-        if len(distinct_ids(entity_ids)) > MAX_ENTITIES:
-            raise InvalidInput(f"must be at most {MAX_ENTITIES}", field="entity_ids")
+        if len(distinct_ids(entity_ids)) > MAX_HISTORY_ENTITIES:
+            raise InvalidInput(f"must be at most {MAX_HISTORY_ENTITIES}", field="entity_ids")
         entities = await self.entities.find_visible(principal, distinct_ids(entity_ids))
-        limit = body.size if body.is_paged else LONGEST_LIST
-        sources = [await self.source(entity) for entity in entities]
-        records, total = await self.store.page(sources, span, body.skip, limit)
-        return body.streamed(_items(entities, records), total)
+        limit = body.size if body.is_paged else MAX_UNPAGED_ITEMS
+        sources = [await self.value_source(entity) for entity in entities]
+        records, total = await self.store.read_page(sources, span, body.skip, limit)
+        return body.streamed(_to_history_items(entities, records), total)
 
     async def aggregate(self, principal: Principal, body: AggregateHistory) -> Aggregate:
         """Return an aggregate of an entity's values; empty for a hidden entity."""
-        span = self.span(body.start_timestamp, body.end_timestamp)
+        span = self.build_time_span(body.start_timestamp, body.end_timestamp)
         visible = await self.entities.find_visible(principal, [body.entity_id])
         if not visible:
             return Aggregate()
         entity = visible[0]
-        kind, source = entity.member.value_type, await self.source(entity)
+        kind, source = entity.member.value_type, await self.value_source(entity)
         match body.aggregate_type:
             case "LAST":
-                newest = await self.store.last(source, span)
+                newest = await self.store.find_newest(source, span)
                 return Aggregate() if newest is None else _to_aggregate(entity, newest[2])
             case "AVG" | "SUM":
                 if kind not in ("LONG", "DOUBLE"):
                     reason = f"{body.aggregate_type} requires a number. The entity is a {kind}"
                     raise InvalidInput(reason, field="aggregate_type")
-                return _sum_or_mean(entity, body, await self.store.aggregate(source, span, "TOTAL"))
+                return _to_sum_or_mean(
+                    entity, body, await self.store.aggregate(source, span, "TOTAL")
+                )
             case "COUNT":
-                return _count_result(entity, await self.store.aggregate(source, span, "COUNT"))
+                return _to_counts(entity, await self.store.aggregate(source, span, "COUNT"))
             case "MIN" | "MAX" as wanted if kind == "BINARY":
-                value = await self.store.extreme_bytes(source, span, wanted)
+                value = await self.store.find_extreme_binary(source, span, wanted)
                 return Aggregate() if value is None else _to_aggregate(entity, value)
             case wanted:
                 rows = await self.store.aggregate(source, span, wanted)
                 value = rows[0]["v"] if rows else None
                 return Aggregate() if value is None else _to_aggregate(entity, value)
 
-    async def source(self, entity: Entity) -> ValueSource:
+    async def value_source(self, entity: Entity) -> ValueSource:
         """Return the values of an entity within its retention."""
         return ValueSource(
             entity, await self.retention.oldest(entity.thing.tenant, entity.thing.model)
         )
 
-    def span(self, start: int | None, end: int | None, *, newest_first: bool = True) -> TimeSpan:
+    def build_time_span(
+        self, start: int | None, end: int | None, *, newest_first: bool = True
+    ) -> TimeSpan:
         """Return the bounds (ms), both inclusive, within the retention.
 
         Raises `InvalidInput` when the end is before the start.
@@ -120,8 +131,8 @@ class EntityHistory:
         return TimeSpan(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
 
 
-async def _items(
-    entities: Sequence[Entity], records: AsyncGenerator[StoredValue, None]
+async def _to_history_items(
+    entities: Sequence[Entity], records: AsyncGenerator[SourceTimeValue, None]
 ) -> AsyncGenerator[HistoryItem, None]:
     """Yield records as items; number those of the same entity and time, as records have no ids."""
     before, counts = 0, Counter[int]()
@@ -129,11 +140,11 @@ async def _items(
         async for at, ts, value in records:
             if ts != before:
                 before, counts = ts, Counter()
-            yield _item(entities[at], ts, value, counts[at])
+            yield _to_history_item(entities[at], ts, value, counts[at])
             counts[at] += 1
 
 
-def _item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
+def _to_history_item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:
     """Return an item; `before` is the number of earlier items of the same entity and time."""
     return HistoryItem(
         id=f"{entity.id}-{ts}-{before}",
@@ -150,7 +161,7 @@ def _to_aggregate(entity: Entity, value: Any) -> Aggregate:
     )
 
 
-def _sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
+def _to_sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
     """Return the sum, or the mean, which is rounded for DOUBLE."""
     if not rows:
         return Aggregate()
@@ -170,7 +181,7 @@ def _round_mean(mean: float) -> float:
     return float(Decimal(f"{mean:.15g}").quantize(MEAN_PRECISION, ROUND_HALF_EVEN))
 
 
-def _count_result(entity: Entity, rows: Sequence[Any]) -> Aggregate:
+def _to_counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:
     if not rows:
         return Aggregate()
     kind = entity.member.value_type
@@ -186,8 +197,8 @@ def _count_result(entity: Entity, rows: Sequence[Any]) -> Aggregate:
     )
 
 
-COLUMNS = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
-MAX_EXPORTED = 1000
+CSV_HEADER = ("Entity Name", "Entity Identifier", "Value", "Update Time", "Integration", "Device")
+MAX_EXPORTED_ENTITIES = 1000
 """Maximum entities of an export."""
 
 
@@ -200,7 +211,7 @@ class EntityExport:
     store: ValueStore
     integrations: Integrations
 
-    async def rows(
+    async def export_lines(
         self,
         principal: Principal,
         ids: Sequence[int],
@@ -214,10 +225,10 @@ class EntityExport:
         for a user without any grant.
         """
         entity_ids = distinct_ids(ids)
-        if not 1 <= len(entity_ids) <= MAX_EXPORTED:
-            raise InvalidInput(f"must be 1 to {MAX_EXPORTED} entities", field="ids")
-        span, times = self.history.span(start, end), _parse_zone(zone)
-        entities = await self.entities.find_all(principal, entity_ids)
+        if not 1 <= len(entity_ids) <= MAX_EXPORTED_ENTITIES:
+            raise InvalidInput(f"must be 1 to {MAX_EXPORTED_ENTITIES} entities", field="ids")
+        span, times = self.history.build_time_span(start, end), _parse_zone(zone)
+        entities = await self.entities.find_visible_or_raise(principal, entity_ids)
         integrations = await self.integrations.list_summaries()
         return join_pieces(self._lines(entities, span, integrations, times))
 
@@ -228,18 +239,18 @@ class EntityExport:
         integrations: Mapping[str, IntegrationSummary],
         zone: tzinfo,
     ) -> AsyncGenerator[bytes, None]:
-        yield csv_lines([COLUMNS])
+        yield csv_lines([CSV_HEADER])
         for entity in entities:
             integration = integrations.get(entity.thing.integration)
             about = (integration.name if integration else "", entity.thing.name or "")
-            source = await self.history.source(entity)
-            async with aclosing(self.store.records(source, span)) as records:
+            source = await self.history.value_source(entity)
+            async with aclosing(self.store.iterate_values(source, span)) as records:
                 async for _, ts, value in records:
                     time = from_ms(ts).astimezone(zone)
                     yield csv_lines([_csv_row(entity, time, value, about)])
 
 
-def filename() -> str:
+def export_filename() -> str:
     """Return `EntityData_{time}.csv` with the time in ISO 8601 without separators."""
     return f"EntityData_{datetime.now(UTC):%Y%m%dT%H%M%SZ}.csv"
 
@@ -255,11 +266,11 @@ def _parse_zone(name: str | None) -> tzinfo:
 
 
 def _csv_row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> list[str]:
-    cells = (safe_cell(entity.member.name), safe_cell(entity.key), _cell(entity, value))
+    cells = (safe_cell(entity.member.name), safe_cell(entity.key), _format_cell(entity, value))
     return [*cells, f"{time:%Y/%m/%d %H:%M:%S}", *map(safe_cell, about)]
 
 
-def _cell(entity: Entity, stored: Any) -> str:
+def _format_cell(entity: Entity, stored: Any) -> str:
     """Return a value as text, or the label of an enumeration."""
     value = convert_stored_value(entity.member, stored)
     labels = entity.member.attribute.get("enum", {})

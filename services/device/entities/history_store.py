@@ -40,7 +40,7 @@ class TimeSpan:
     newest_first: bool = True
 
     @property
-    def direction(self) -> int:
+    def sort_direction(self) -> int:
         """Return the order as MongoDB expects it."""
         return -1 if self.newest_first else 1
 
@@ -63,7 +63,7 @@ class ValueSource:
     """Start of its retention, ms."""
 
     @property
-    def field(self) -> str:
+    def value_field(self) -> str:
         """Return the field of a document that has the value."""
         path = self.entity.reported_path
         match self.entity.member.type:
@@ -77,11 +77,11 @@ class ValueSource:
     @property
     def projection(self) -> dict[str, Any]:
         """Return the projection: the value as `v`, the time as `t` unless the key contains it."""
-        return {"v": f"${self.field}"} | (
+        return {"v": f"${self.value_field}"} | (
             {"t": "$createdAt"} if self.entity.member.type == "SERVICE" else {}
         )
 
-    def scans(self, span: TimeSpan) -> list[HistoryScan]:
+    def build_scans(self, span: TimeSpan) -> list[HistoryScan]:
         """Return the queries, in the order of `span`; none for a write-only entity."""
         member = self.entity.member
         if self.entity.write_only:
@@ -89,16 +89,16 @@ class ValueSource:
         span = replace(span, start=max(span.start, self.oldest))
         if member.type == "SERVICE":
             return [self._scan_commands(span)]
-        order = [("_id", span.direction)]
+        order = [("_id", span.sort_direction)]
         keys = keys_between(self.entity.thing.id, span.start, span.end)
-        match: dict[str, Any] = {"_id": keys, **self._value_exists()}
+        match: dict[str, Any] = {"_id": keys, **self._value_condition()}
         if member.type == "EVENT":
-            return [HistoryScan(EVENTS, match | {"e": self._owner()}, order)]
+            return [HistoryScan(EVENTS, match | {"e": self._event_or_service_id()}, order)]
         partitions = range(partition_at(span.start), partition_at(span.end) + 1)
-        ordered: Sequence[int] = partitions[:: span.direction]
+        ordered: Sequence[int] = partitions[:: span.sort_direction]
         return [HistoryScan(collection_name(partition), match, order) for partition in ordered]
 
-    def _value_exists(self) -> dict[str, Any]:
+    def _value_condition(self) -> dict[str, Any]:
         """Return the condition that the value exists and is no object of children.
 
         A device of the open product may send a value in one report and an object in another. Other
@@ -106,14 +106,14 @@ class ValueSource:
         """
         member = self.entity.member
         if member.type != "PROPERTY" and member.parent is None:
-            return {self.field: {"$exists": True}}
+            return {self.value_field: {"$exists": True}}
         if member.value_type == "OBJECT":
-            return {self.field: {"$type": "array"}}
+            return {self.value_field: {"$type": "array"}}
         if self.entity.thing.members.children(member.path):
-            return {self.field: {"$exists": True, "$not": {"$type": "object"}}}
-        return {self.field: {"$exists": True}}
+            return {self.value_field: {"$exists": True, "$not": {"$type": "object"}}}
+        return {self.value_field: {"$exists": True}}
 
-    def _owner(self) -> str:
+    def _event_or_service_id(self) -> str:
         """Return the id of the event or service that the entity belongs to."""
         first = self.entity.reported_path[0]
         return first.removesuffix(f"@{self.entity.member.type.lower()}")
@@ -123,16 +123,18 @@ class ValueSource:
         match = {
             "thingId": self.entity.thing.id,
             "kind": "CALL_SERVICE",
-            "payload.serviceId": self._owner(),
+            "payload.serviceId": self._event_or_service_id(),
             "createdAt": {"$gte": first, "$lte": last},
-            **self._value_exists(),
+            **self._value_condition(),
         }
         return HistoryScan(
-            COMMANDS_COLLECTION, match, [("createdAt", span.direction), ("_id", span.direction)]
+            COMMANDS_COLLECTION,
+            match,
+            [("createdAt", span.sort_direction), ("_id", span.sort_direction)],
         )
 
 
-def read_time(row: dict[str, Any]) -> int:
+def row_time(row: dict[str, Any]) -> int:
     """Return the time of a row in ms."""
     if "t" in row:
         return to_ms(row["t"])
@@ -145,12 +147,12 @@ VALUES_PER_READ = 1000
 AggregateKind = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
 """`TOTAL` returns sum and number of values, for SUM and AVG."""
 
-MAX_COUNTED = 10_000
+MAX_COUNTED_VALUES = 10_000
 """Maximum different values of a COUNT, most frequent first."""
 
-Stages = list[dict[str, Any]]
+PipelineStages = list[dict[str, Any]]
 
-StoredValue = tuple[int, int, Any]
+SourceTimeValue = tuple[int, int, Any]
 """A stored value as a tuple: index of its source, time in ms, value."""
 
 
@@ -160,50 +162,50 @@ class ValueStore:
     def __init__(self, mongo: Mongo) -> None:
         self._database = mongo.direct
 
-    async def page(
+    async def read_page(
         self, sources: Sequence[ValueSource], span: TimeSpan, skip: int, limit: int
-    ) -> tuple[AsyncGenerator[StoredValue, None], int]:
+    ) -> tuple[AsyncGenerator[SourceTimeValue, None], int]:
         """Return `limit` records after the first `skip`, and the total."""
-        counted = [await self._count_scans(source.scans(span)) for source in sources]
+        counted = [await self._count_scans(source.build_scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
         if len(sources) == 1:
-            return self._walk(sources[0], 0, counted[0], skip, limit), total
+            return self._iterate_scans(sources[0], 0, counted[0], skip, limit), total
         walks = [
-            self._walk(source, at, counted[at], 0, skip + limit, len(sources))
+            self._iterate_scans(source, at, counted[at], 0, skip + limit, len(sources))
             for at, source in enumerate(sources)
         ]
         return _merge_walks(walks, skip, limit, newest_first=span.newest_first), total
 
-    async def records(
+    async def iterate_values(
         self, source: ValueSource, span: TimeSpan
-    ) -> AsyncGenerator[StoredValue, None]:
+    ) -> AsyncGenerator[SourceTimeValue, None]:
         """Yield all records in order, in constant memory."""
-        scans = [(scan, sys.maxsize) for scan in source.scans(span)]
-        async for record in self._walk(source, 0, scans, 0, sys.maxsize):
+        scans = [(scan, sys.maxsize) for scan in source.build_scans(span)]
+        async for record in self._iterate_scans(source, 0, scans, 0, sys.maxsize):
             yield record
 
-    async def last(self, source: ValueSource, span: TimeSpan) -> StoredValue | None:
+    async def find_newest(self, source: ValueSource, span: TimeSpan) -> SourceTimeValue | None:
         """Return the newest record, or None."""
-        scans = [(scan, 1) for scan in source.scans(span)]
-        async with aclosing(self._walk(source, 0, scans, 0, 1)) as records:
+        scans = [(scan, 1) for scan in source.build_scans(span)]
+        async with aclosing(self._iterate_scans(source, 0, scans, 0, 1)) as records:
             return await anext(records, None)
 
     async def aggregate(
         self, source: ValueSource, span: TimeSpan, kind: AggregateKind
     ) -> list[Any]:
         """Return the documents of an aggregate."""
-        pipeline = _pipeline(source, span, kind)
+        pipeline = _build_pipeline(source, span, kind)
         if pipeline is None:
             return []
         collection, stages = pipeline
         rows = await self._database[collection].aggregate(stages, allowDiskUse=True)
         return await rows.to_list()
 
-    async def extreme_bytes(
+    async def find_extreme_binary(
         self, source: ValueSource, span: TimeSpan, kind: Literal["MIN", "MAX"]
     ) -> str | None:
         """Return the least or greatest base64 value, compared as bytes."""
-        pipeline = _pipeline(source, span, "DISTINCT")
+        pipeline = _build_pipeline(source, span, "DISTINCT")
         if pipeline is None:
             return None
         collection, stages = pipeline
@@ -222,7 +224,7 @@ class ValueStore:
             for scan in scans
         ]
 
-    async def _walk(
+    async def _iterate_scans(
         self,
         source: ValueSource,
         number: int,
@@ -230,7 +232,7 @@ class ValueStore:
         skip: int,
         limit: int,
         source_count: int = 1,
-    ) -> AsyncGenerator[StoredValue, None]:
+    ) -> AsyncGenerator[SourceTimeValue, None]:
         """Yield records of one of `source_count` sources; skipped scans are not read."""
         size, first = BATCH_BYTES // source_count, max(1, FIRST_BATCH // source_count)
         for scan, count in scans:
@@ -247,12 +249,16 @@ class ValueStore:
             ) as rows:
                 async for row in rows:
                     limit -= 1
-                    yield number, read_time(row), row["v"]
+                    yield number, row_time(row), row["v"]
 
 
 async def _merge_walks(
-    walks: Sequence[AsyncGenerator[StoredValue, None]], skip: int, limit: int, *, newest_first: bool
-) -> AsyncGenerator[StoredValue, None]:
+    walks: Sequence[AsyncGenerator[SourceTimeValue, None]],
+    skip: int,
+    limit: int,
+    *,
+    newest_first: bool,
+) -> AsyncGenerator[SourceTimeValue, None]:
     """Yield `limit` records of all walks in order of time, after the first `skip`."""
     sign = -1 if newest_first else 1
     async with AsyncExitStack() as opened:
@@ -284,16 +290,16 @@ def _decode_binary(text: Any) -> bytes:
         return str(text).encode()
 
 
-def _pipeline(
+def _build_pipeline(
     source: ValueSource, span: TimeSpan, kind: AggregateKind
-) -> tuple[str, Stages] | None:
+) -> tuple[str, PipelineStages] | None:
     """Return the collection and the stages of an aggregate; None if there are no values.
 
     The stages of MIN and MAX yield one document with the value `v`, those of TOTAL one with the sum
     `v` and the number `n` of values. COUNT and DISTINCT yield one document per distinct value:
     `_id` is the value, `n` its number of occurrences. COUNT yields only the most frequent values.
     """
-    scans = source.scans(span)
+    scans = source.build_scans(span)
     if not scans:
         return None
     first, *others = (_group_values(scan, _value_expression(source, kind), kind) for scan in scans)
@@ -301,7 +307,7 @@ def _pipeline(
         {"$unionWith": {"coll": scan.collection, "pipeline": stages}}
         for scan, stages in zip(scans[1:], others, strict=True)
     ]
-    together = [_group_again(kind)] if unions else []
+    together = [_merge_groups(kind)] if unions else []
     return scans[0].collection, [*first, *unions, *together, *_limit_counts(kind)]
 
 
@@ -310,7 +316,7 @@ def _value_expression(source: ValueSource, kind: AggregateKind) -> Any:
 
     Text that is no number, stored under an earlier TSL, does not count.
     """
-    field = f"${source.field}"
+    field = f"${source.value_field}"
     member = source.entity.member
     if (
         kind in ("COUNT", "DISTINCT")
@@ -321,7 +327,7 @@ def _value_expression(source: ValueSource, kind: AggregateKind) -> Any:
     return {"$convert": {"input": field, "to": "long", "onError": None}}
 
 
-def _group_values(scan: HistoryScan, value: Any, kind: AggregateKind) -> Stages:
+def _group_values(scan: HistoryScan, value: Any, kind: AggregateKind) -> PipelineStages:
     group: dict[str, Any] = {"_id": None}
     match kind:
         case "MIN" | "MAX":
@@ -333,7 +339,7 @@ def _group_values(scan: HistoryScan, value: Any, kind: AggregateKind) -> Stages:
     return [{"$match": scan.match}, {"$group": group}]
 
 
-def _group_again(kind: AggregateKind) -> dict[str, Any]:
+def _merge_groups(kind: AggregateKind) -> dict[str, Any]:
     group: dict[str, Any] = {"_id": "$_id"}
     if kind in ("MIN", "MAX"):
         group["v"] = {f"${kind.lower()}": "$v"}
@@ -344,7 +350,7 @@ def _group_again(kind: AggregateKind) -> dict[str, Any]:
     return {"$group": group}
 
 
-def _limit_counts(kind: AggregateKind) -> Stages:
+def _limit_counts(kind: AggregateKind) -> PipelineStages:
     if kind != "COUNT":
         return []
-    return [{"$sort": {"n": -1, "_id": 1}}, {"$limit": MAX_COUNTED}]
+    return [{"$sort": {"n": -1, "_id": 1}}, {"$limit": MAX_COUNTED_VALUES}]

@@ -28,7 +28,7 @@ from services.device.members.values import (
 )
 from services.device.telemetry.reporter import Reporter, ThingReport
 
-VALUES_FIELD = "exchange"
+EXCHANGE_FIELD = "exchange"
 
 T = TypeVar("T")
 
@@ -40,7 +40,7 @@ class PropertyUpdate:
     thing: EntityThing
     values: dict[str, Any] = field(default_factory=dict)
 
-    def faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
+    def to_entity_faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
         """Return faults of the TSL (`properties.…`) as faults of entities."""
         if not self.thing.device and self.thing.identifier:  # it reports under its identifier
             own_path = f"properties.{self.thing.identifier}"
@@ -67,18 +67,18 @@ class ServiceCall:
         """Return the id of the service in the TSL."""
         return (self.service.path or self.thing.identifier).removesuffix("@service")
 
-    def faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
+    def to_entity_faults(self, faults: Iterable[Fault]) -> list[ValueFault]:
         """Return faults of the TSL (`inputs.…`) as faults of entities."""
         return convert_faults(self.thing.key, self.thing.members, self.service.path, faults)
 
-    def member(self, name: str) -> Member | None:
+    def find_input(self, name: str) -> Member | None:
         """Return the member of an input, or None."""
         path = f"{self.service.path}.{name}" if self.service.path else name
         return self.thing.members.by_path.get(path)
 
     def set_input(self, name: str, value: Any) -> None:
         """Set an input as it was sent; null leaves out an optional input."""
-        member = self.member(name)
+        member = self.find_input(name)
         if not isinstance(self.inputs, dict):
             return
         if member is None:
@@ -87,7 +87,7 @@ class ServiceCall:
             set_value_at_path(self.inputs, name.split("."), convert_value(member.value_type, value))
 
 
-Settable = Callable[[Entity], bool]
+SettableTest = Callable[[Entity], bool]
 """Returns whether the caller may set an entity."""
 
 
@@ -104,7 +104,7 @@ def is_settable_by_flows(entity: Entity) -> bool:
 def collect_updates(
     exchange: Mapping[str, Any],
     entities: Mapping[str, Entity],
-    settable: Settable = is_settable_by_users,
+    settable: SettableTest = is_settable_by_users,
 ) -> list[PropertyUpdate]:
     """Return the values to set, by thing; ignore entities that cannot be set.
 
@@ -124,7 +124,7 @@ def collect_updates(
             continue
         update = updates_by_thing.setdefault(entity.thing.id, PropertyUpdate(entity.thing))
         set_value_at_path(update.values, entity.reported_path, value)
-    return _require_any(list(updates_by_thing.values()))
+    return _require_nonempty(list(updates_by_thing.values()))
 
 
 def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -> list[ServiceCall]:
@@ -150,12 +150,12 @@ def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -
                 call.set_input(name, value)
         elif inputs is not None and inputs != "":
             call.inputs = inputs
-    return _require_any(list(calls_by_service.values()))
+    return _require_nonempty(list(calls_by_service.values()))
 
 
-def _require_any(updates: list[T]) -> list[T]:
+def _require_nonempty(updates: list[T]) -> list[T]:
     if not updates:
-        raise InvalidInput("names no entity that allows this operation", field=VALUES_FIELD)
+        raise InvalidInput("names no entity that allows this operation", field=EXCHANGE_FIELD)
     return updates
 
 
@@ -195,14 +195,14 @@ class EntityWriter:
         this returns.
         """
         entities = await self.entities.find_by_keys(principal, body.exchange)
-        await self.write(principal, body.exchange, entities)
+        await self.update_entities(principal, body.exchange, entities)
 
-    async def write(
+    async def update_entities(
         self,
         principal: Principal,
         exchange: Mapping[str, Any],
         entities: Mapping[str, Entity],
-        settable: Settable = is_settable_by_users,
+        settable: SettableTest = is_settable_by_users,
         *,
         dry_run: bool = False,
     ) -> None:
@@ -223,21 +223,21 @@ class EntityWriter:
         for update in updates:
             outcome = next(checked) if update.thing.device else _check_settings(update)
             if isinstance(outcome, InvalidInput):
-                faults += update.faults(outcome.faults)
+                faults += update.to_entity_faults(outcome.faults)
             elif isinstance(outcome, CommandDraft):
                 drafts.append(outcome)
             else:
                 others.append((update.thing, outcome))
         if faults:
-            raise error_with_all_faults(VALUES_FIELD, faults)
+            raise error_with_all_faults(EXCHANGE_FIELD, faults)
         if dry_run:
             return
         if drafts:
             await self.commands.issue(principal, drafts)
         for thing, values in others:
-            await self._set(thing, values)
+            await self._report_values(thing, values)
 
-    async def _set(self, thing: EntityThing, values: dict[str, Any]) -> None:
+    async def _report_values(self, thing: EntityThing, values: dict[str, Any]) -> None:
         """Report values of a thing without a device, after its integration accepted them."""
         readable = thing.record.tsl.readable(values)
         try:
@@ -253,7 +253,7 @@ class EntityWriter:
         except InvalidInput as error:
             raise integration_error(thing, error) from error
 
-    async def write_custom(self, updates: Sequence[FlowUpdate]) -> None:
+    async def update_custom(self, updates: Sequence[FlowUpdate]) -> None:
         """Set custom entities for flows, hundreds of times a second.
 
         Updates are checked one by one, and published and awaited together. An update holds its own
@@ -277,10 +277,10 @@ def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
     name = error.message.partition(":")[0]
     member = thing.members.by_path.get(name)
     if member is None:
-        return integration_rejection(VALUES_FIELD, error)
+        return integration_rejection(EXCHANGE_FIELD, error)
     key = member_key(thing.key, name)
     return error_with_all_faults(
-        VALUES_FIELD, [integration_fault(key, member, error.code, error.message)]
+        EXCHANGE_FIELD, [integration_fault(key, member, error.code, error.message)]
     )
 
 
@@ -288,7 +288,7 @@ def _build_reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
     for update in collect_updates(flow_update.exchange, flow_update.entities, is_settable_by_flows):
         values = _check_settings(update)
         if isinstance(values, InvalidInput):
-            raise error_with_all_faults(VALUES_FIELD, update.faults(values.faults))
+            raise error_with_all_faults(EXCHANGE_FIELD, update.to_entity_faults(values.faults))
         thing = update.thing.record
         if readable := thing.tsl.readable(values):
             yield ThingReport(thing, readable, flow_update.hops)

@@ -69,8 +69,8 @@ class EntityRpc:
 
     async def resolve(self, request: ResolveEntities) -> ResolvedEntities:
         """Return entities by key, by id, or both."""
-        _check_size("keys", request.keys)
-        _check_size("ids", request.ids)
+        _check_count("keys", request.keys)
+        _check_count("ids", request.ids)
         entities: dict[int, Entity] = {}
         if request.ids:
             entities = await self.directory.find_by_ids(request.tenant, request.ids)
@@ -85,9 +85,9 @@ class EntityRpc:
 
     async def read(self, request: ReadEntities) -> EntityValues:
         """Return latest values; None for an entity without a value."""
-        _check_size("keys", request.keys)
+        _check_count("keys", request.keys)
         entities = await self.directory.find_by_keys(request.tenant, request.keys)
-        latest = await self.values.find_values(request.tenant, entities.values())
+        latest = await self.values.find_values_by_thing(request.tenant, entities.values())
         return EntityValues(
             {
                 key: entity.value_in(without_times(latest.get(entity.thing.id, {})))
@@ -95,12 +95,12 @@ class EntityRpc:
                 else None
                 for key, entity in entities.items()
             },
-            _write_only(entities),
+            _write_only_keys(entities),
         )
 
     async def update(self, request: UpdateEntities) -> UpdatedEntities:
         """Set properties; an update with an unknown entity has an error that names it."""
-        _check_size("updates", request.updates)
+        _check_count("updates", request.updates)
         keys: dict[str, set[str]] = defaultdict(set)
         for update in request.updates:
             keys[update.tenant].update(update.exchange)
@@ -108,7 +108,9 @@ class EntityRpc:
             tenant: await self.directory.find_by_keys(tenant, tenant_keys, records=True)
             for tenant, tenant_keys in keys.items()
         }
-        updates = [_update(update, entities_by_tenant[update.tenant]) for update in request.updates]
+        updates = [
+            _to_flow_update(update, entities_by_tenant[update.tenant]) for update in request.updates
+        ]
         good = [update for update in updates if update.error is None]
         calls = (partial(self._write, update) for update in good if not update.is_custom)
         await asyncio.gather(
@@ -119,7 +121,7 @@ class EntityRpc:
 
     async def _write_custom(self, updates: Sequence[FlowUpdate]) -> None:
         try:
-            await self.writer.write_custom(updates)
+            await self.writer.update_custom(updates)
         except ThingwayError as error:
             for update in updates:
                 update.error = update.error or error
@@ -127,7 +129,7 @@ class EntityRpc:
     async def _write(self, update: FlowUpdate) -> None:
         with carrying_hops(update.hops):
             try:
-                await self.writer.write(
+                await self.writer.update_entities(
                     _platform_principal(update.tenant),
                     update.exchange,
                     update.entities,
@@ -158,12 +160,12 @@ class EntityRpc:
         return CalledServices(called.outputs)
 
 
-def _check_size(field: str, entries: Collection[Any]) -> None:
+def _check_count(field: str, entries: Collection[Any]) -> None:
     if len(entries) > MAX_KEYS:
         raise InvalidInput(f"must be at most {MAX_KEYS}", field=field)
 
 
-def _update(request: EntityUpdate, entities: Mapping[str, Entity]) -> FlowUpdate:
+def _to_flow_update(request: EntityUpdate, entities: Mapping[str, Entity]) -> FlowUpdate:
     return FlowUpdate(
         tenant=request.tenant,
         exchange=request.exchange,
@@ -188,10 +190,10 @@ def _to_outcome(update: FlowUpdate) -> UpdateOutcome:
     updated = {
         key: entity for key, entity in update.entities.items() if is_settable_by_flows(entity)
     }
-    return UpdateOutcome(keys=list(updated), write_only=_write_only(updated))
+    return UpdateOutcome(keys=list(updated), write_only=_write_only_keys(updated))
 
 
-def _write_only(entities: Mapping[str, Entity]) -> list[str]:
+def _write_only_keys(entities: Mapping[str, Entity]) -> list[str]:
     return [key for key, entity in entities.items() if entity.write_only]
 
 

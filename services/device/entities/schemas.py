@@ -11,12 +11,12 @@ from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TS
 
-Operation = Literal["ADD", "OVERWRITE", "REMOVE", "REPLACE"]
+TagOperation = Literal["ADD", "OVERWRITE", "REMOVE", "REPLACE"]
 MAX_TAGS_PER_ENTITY = 10
 """Maximum tags of an entity."""
 MAX_TAGS = 300
 """Maximum tags of a tenant."""
-MAX_TAGGED = 1000
+MAX_ENTITIES_PER_MAPPING = 1000
 """Maximum entities of one mapping."""
 
 
@@ -89,26 +89,26 @@ class MapTags(msgspec.Struct, kw_only=True):
     tags.
     """
 
-    operation: Operation
+    operation: TagOperation
     """Change of the tags."""
-    entity_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_TAGGED)]
+    entity_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_ENTITIES_PER_MAPPING)]
     added_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS_PER_ENTITY)] | None = None
     """Ids of the tags to add."""
     removed_tag_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_TAGS)] | None = None
     """Ids of the tags to remove."""
 
 
-MAX_ENTITIES = 100
+MAX_HISTORY_ENTITIES = 100
 """Maximum entities of one search of history."""
-MAX_OPTIONS = 1000
+MAX_ENUM_OPTIONS = 1000
 """Maximum values of an enumeration."""
 
-MAX_KEYS = 10_000
+MAX_SEARCH_KEYS = 10_000
 """Maximum keys or names of one search."""
-MAX_STATUSES = 5000
+MAX_STATUS_ENTITIES = 5000
 """Maximum entities whose values are read in one request."""
 
-Key = Annotated[str, msgspec.Meta(max_length=512)]
+KeyOrName = Annotated[str, msgspec.Meta(max_length=512)]
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
 """Milliseconds since 1970, up to the year 9999."""
 AggregateType = Literal["LAST", "MIN", "MAX", "AVG", "SUM", "COUNT"]
@@ -143,9 +143,9 @@ class SearchEntities(PageRequest, kw_only=True):
     """True for custom entities only, false for all others."""
     show_hidden: bool | None = None
     """Whether hidden entities match, too."""
-    entity_keys: Annotated[list[Key], msgspec.Meta(max_length=MAX_KEYS)] | None = None
+    entity_keys: Annotated[list[KeyOrName], msgspec.Meta(max_length=MAX_SEARCH_KEYS)] | None = None
     """Complete keys."""
-    entity_names: Annotated[list[Key], msgspec.Meta(max_length=MAX_KEYS)] | None = None
+    entity_names: Annotated[list[KeyOrName], msgspec.Meta(max_length=MAX_SEARCH_KEYS)] | None = None
     """Complete names."""
     entity_source_name: Annotated[str, msgspec.Meta(max_length=512)] | None = None
     """Part of the name of the device or integration, in any case."""
@@ -238,7 +238,7 @@ class EntityStatus(ResponseModel, kw_only=True):
 class GetEntityStatuses(msgspec.Struct):
     """Body of `POST /entity/batch-get-status`; ids may repeat."""
 
-    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_STATUSES)]
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_STATUS_ENTITIES)]
 
 
 class LatestValue(ResponseModel, kw_only=True):
@@ -254,7 +254,7 @@ class SearchHistory(PageRequest, kw_only=True):
     """Body of `POST /entity/history/search`; bounds are inclusive."""
 
     entity_id: Id | None = None
-    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_ENTITIES)] | None = None
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_HISTORY_ENTITIES)] | None = None
     start_timestamp: Timestamp | None = None
     end_timestamp: Timestamp | None = None
 
@@ -372,7 +372,7 @@ class DeleteEntities(msgspec.Struct):
 
 
 MAX_FILTER_VALUES = 100
-Value = Annotated[str, msgspec.Meta(max_length=512)]
+FilterValue = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class ColumnFilter(msgspec.Struct):
@@ -380,7 +380,7 @@ class ColumnFilter(msgspec.Struct):
 
     operator: Annotated[str, msgspec.Meta(max_length=32)]
     """Comparison, for example `CONTAINS`."""
-    values: Annotated[list[Value], msgspec.Meta(max_length=MAX_FILTER_VALUES)] = []
+    values: Annotated[list[FilterValue], msgspec.Meta(max_length=MAX_FILTER_VALUES)] = []
     """Values to compare with."""
 
 

@@ -17,9 +17,9 @@ from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.things import entity_id
 from services.device.entities.advanced_search import (
     AdvancedFilter,
-    NameResolver,
-    Order,
-    single_device,
+    EntityOrder,
+    NameSources,
+    find_only_device,
 )
 from services.device.entities.schemas import (
     AdvancedSearch,
@@ -28,26 +28,26 @@ from services.device.entities.schemas import (
     SearchEntities,
 )
 from services.device.entities.search_counts import (
-    Counts,
+    DeviceCountByModel,
     DeviceCounts,
-    ListedEntities,
+    EntityLister,
     SearchRequest,
     SelectedMembers,
 )
-from services.device.entities.search_filters import Keyword, MemberFilter, TextFilter
+from services.device.entities.search_filters import Keyword, MemberFilter, ThingFilter
 from services.device.entities.search_paging import (
     MAX_NAMED_MODELS,
+    CountedSearch,
     DeviceSelection,
     OutdatedCounts,
-    SearchResult,
     models_condition,
     read_page,
 )
 from services.device.entities.service import (
-    VALUES_TOGETHER,
+    ENTITIES_PER_VALUE_READ,
     ValueReader,
     latest_text,
-    shown_entity,
+    to_entity_response,
     without_times,
 )
 from services.device.entities.tags import EntityTags
@@ -71,9 +71,9 @@ from services.device.things.visibility import (
 
 MAX_ROWS_WITH_EVENTS = 200
 """Maximum rows of a page in which events have outputs, because each kind needs a query."""
-MAX_ENTITIES = 10_000
+MAX_LISTED_ENTITIES = 10_000
 """Maximum entities of a response."""
-ShownIntegrations = Mapping[str, IntegrationSummary]
+IntegrationsById = Mapping[str, IntegrationSummary]
 
 
 @dataclass(frozen=True)
@@ -96,12 +96,12 @@ class EntitySearch:
     ) -> Streamed[list[EntityResponse] | Page[EntityResponse]]:
         """Stream matching entities in order, as a page or as a list.
 
-        The response has at most `MAX_ENTITIES`, and a page at most `page_size`.
+        The response has at most `MAX_LISTED_ENTITIES`, and a page at most `page_size`.
         """
         await self.integration_things.ensure_for_tenant(principal.tenant)
         integrations = await self.integrations.list_summaries()
-        page = await self._page(await self._build_request(principal, body, integrations), body)
-        show = partial(self._show_rows, principal.tenant, integrations)
+        page = await self._read_page(await self._build_request(principal, body, integrations), body)
+        show = partial(self._to_rows, principal.tenant, integrations)
         return Streamed(
             replace(page, content=[]) if body.is_paged else [],
             map_batches(iterate_rows(page.content), show),
@@ -113,7 +113,7 @@ class EntitySearch:
         """Stream entities that match all column filters, with latest values."""
         await self.integration_things.ensure_for_tenant(principal.tenant)
         integrations = await self.integrations.list_summaries()
-        names = NameResolver(principal.tenant, integrations, self.groups, self.tags)
+        names = NameSources(principal.tenant, integrations, self.groups, self.tags)
         parsed = await AdvancedFilter.from_columns(body.entity_filter or {}, names)
         ids = parsed.ids
         if parsed.keys is not None:
@@ -123,52 +123,52 @@ class EntitySearch:
         request = SearchRequest(
             principal=principal,
             grants=await self.grants.read(principal),
-            order=Order.from_request(body, _integration_names(integrations)),
+            order=EntityOrder.from_request(body, _integration_names(integrations)),
             select_members=parsed.select_members,
             keyword=parsed.key_test,
             negated=parsed.negated,
-            conditions=parsed.conditions,
-            accepts=parsed.accepts,
+            conditions=parsed.device_conditions,
+            accepts=parsed.accepts_thing,
             ids=ids,
-            excluded_ids=await self._excluded_ids(principal.tenant, parsed),
+            excluded_ids=await self._resolve_excluded_ids(principal.tenant, parsed),
         )
-        page = await self._page(request, body)
+        page = await self._read_page(request, body)
         with_events = len(page.content) <= MAX_ROWS_WITH_EVENTS
 
         async def show(entities: Sequence[Entity]) -> list[EntityResponse]:
-            rows = await self._show_rows(principal.tenant, integrations, entities)
-            await self._add_values(entities, rows, with_events=with_events)
+            rows = await self._to_rows(principal.tenant, integrations, entities)
+            await self._add_latest_values(entities, rows, with_events=with_events)
             return rows
 
-        rows = map_batches(iterate_rows(page.content), show, VALUES_TOGETHER)
-        first = await self._first_device_key_rows(principal, body, integrations)
+        rows = map_batches(iterate_rows(page.content), show, ENTITIES_PER_VALUE_READ)
+        first = await self._find_first_key_rows(principal, body, integrations)
         return Streamed(replace(page, content=[]), chain_rows(first, rows))
 
-    async def _first_device_key_rows(
-        self, principal: Principal, body: AdvancedSearch, integrations: ShownIntegrations
+    async def _find_first_key_rows(
+        self, principal: Principal, body: AdvancedSearch, integrations: IntegrationsById
     ) -> list[EntityResponse]:
         """Return a row with the first key of a device for the user who added it.
 
         Consoles of others show the key only there; our own console shows it at the device.
         """
-        device_id = single_device(body) if body.number == 1 else None
+        device_id = find_only_device(body) if body.number == 1 else None
         if device_id is None or principal.uses_own_console:
             return []
         device_with_key = await self.first_keys.find_device_with_key(principal, device_id)
         return (
             []
             if device_with_key is None
-            else [_first_device_key_row(*device_with_key, integrations)]
+            else [_build_first_key_row(*device_with_key, integrations)]
         )
 
-    async def _excluded_ids(self, tenant: str, parsed: AdvancedFilter) -> frozenset[int]:
+    async def _resolve_excluded_ids(self, tenant: str, parsed: AdvancedFilter) -> frozenset[int]:
         if parsed.excluded_key is None:
             return parsed.excluded_ids
         entities_by_key = await self.directory.find_by_keys(tenant, [parsed.excluded_key])
         return parsed.excluded_ids.union(entity.id for entity in entities_by_key.values())
 
     async def _build_request(
-        self, principal: Principal, body: SearchEntities, integrations: ShownIntegrations
+        self, principal: Principal, body: SearchEntities, integrations: IntegrationsById
     ) -> SearchRequest:
         ids = None if body.entity_ids is None else distinct_ids(body.entity_ids)
         if body.entity_keys is not None:
@@ -178,11 +178,11 @@ class EntitySearch:
         keyword = None
         if body.keyword:
             keyword = Keyword(body.keyword, integrations, keys=not body.not_scan_key)
-        source = TextFilter.from_source_name(body.entity_source_name, integrations)
+        source = ThingFilter.from_source_name(body.entity_source_name, integrations)
         return SearchRequest(
             principal=principal,
             grants=await self.grants.read(principal),
-            order=Order.from_request(body, _integration_names(integrations)),
+            order=EntityOrder.from_request(body, _integration_names(integrations)),
             select_members=MemberFilter(body),
             keyword=keyword,
             conditions=source.conditions,
@@ -191,29 +191,29 @@ class EntitySearch:
             customized=body.customized,
         )
 
-    async def _page(self, request: SearchRequest, body: PageRequest) -> Page[Entity]:
-        listed = ListedEntities(self.directory, request)
+    async def _read_page(self, request: SearchRequest, body: PageRequest) -> Page[Entity]:
+        listed = EntityLister(self.directory, request)
         excluded = (
-            await listed.find_counted() if request.excluded_ids and request.ids is None else []
+            await listed.list_excluded() if request.excluded_ids and request.ids is None else []
         )
-        rows = await listed.find()
-        size = min(body.size, MAX_ENTITIES) if body.is_paged else MAX_ENTITIES
+        rows = await listed.list_entities()
+        size = min(body.size, MAX_LISTED_ENTITIES) if body.is_paged else MAX_LISTED_ENTITIES
         skip = (body.number - 1) * size
-        result = await self._count_result(
+        result = await self._count_entities(
             request, rows, excluded, fresh=request.keyword is not None
         )
         try:
             page = await read_page(self.devices, result, skip, size)
         except OutdatedCounts:
-            result = await self._count_result(request, rows, excluded, fresh=True)
+            result = await self._count_entities(request, rows, excluded, fresh=True)
             page = await read_page(self.devices, result, skip, size)
         return Page(page_size=size, page_number=body.number, total=result.total, content=page)
 
-    async def _show_rows(
-        self, tenant: str, integrations: ShownIntegrations, entities: Sequence[Entity]
+    async def _to_rows(
+        self, tenant: str, integrations: IntegrationsById, entities: Sequence[Entity]
     ) -> list[EntityResponse]:
         """Return rows with device groups and tags."""
-        rows = [shown_entity(entity, integrations) for entity in entities]
+        rows = [to_entity_response(entity, integrations) for entity in entities]
         groups = {entity.thing.group for entity in entities if entity.thing.group is not None}
         names = await self.groups.find_names(tenant, groups) if groups else {}
         tags = await self.tags.find_tags(tenant, [entity.id for entity in entities])
@@ -224,33 +224,33 @@ class EntitySearch:
             row.entity_tags = tags.get(entity.id) or None
         return rows
 
-    async def _add_values(
+    async def _add_latest_values(
         self, entities: Sequence[Entity], rows: Sequence[EntityResponse], *, with_events: bool
     ) -> None:
         of_properties = [entity for entity in entities if entity.member.type == "PROPERTY"]
-        latest = await self.values.find_reported(of_properties)
+        latest = await self.values.find_reported_by_thing(of_properties)
         values_by_type = {"PROPERTY": latest}
         if with_events:
-            values_by_type["EVENT"] = await self.values.find_events(entities)
+            values_by_type["EVENT"] = await self.values.find_newest_events_by_thing(entities)
         for entity, row in zip(entities, rows, strict=True):
             if entity.member.type in values_by_type:
                 entries = values_by_type[entity.member.type].get(entity.thing.id, {})
                 row.entity_latest_value = latest_text(entity, without_times(entries))
 
-    async def _count_result(
+    async def _count_entities(
         self,
         request: SearchRequest,
         listed: Sequence[Entity],
         excluded: Sequence[Entity],
         *,
         fresh: bool,
-    ) -> SearchResult:
+    ) -> CountedSearch:
         """Return listed entities and counted entities of devices.
 
         `excluded` entities are counted but do not match.
         """
         tenant, keyword = request.tenant, request.keyword
-        count = partial(self._count, tenant, fresh=fresh)
+        count = partial(self._count_devices_by_model, tenant, fresh=fresh)
         visible = disjoint_conditions(request.grants)
         if request.customized or request.ids is not None:
             visible = []
@@ -275,7 +275,7 @@ class EntitySearch:
             negated=request.negated,
             excluded_ids=excluded,
         )
-        ends, ending = list[Condition](), list[tuple[str, Counts]]()
+        ends, ending = list[Condition](), list[tuple[str, DeviceCountByModel]]()
         if keyword is not None:
             others = [{"$nor": whole}] if whole else []
             for head, tail in pools.matching_splits():
@@ -288,9 +288,9 @@ class EntitySearch:
         all_match = keyword is None and not excluded
         devices = DeviceSelection(tenant, request.grants, conditions, models, pools, all_match)
         sizes = pools.count_by_group(DeviceCounts(everyone, matching, ending))
-        return SearchResult(request.order, listed, devices, sizes, may_be_outdated=not fresh)
+        return CountedSearch(request.order, listed, devices, sizes, may_be_outdated=not fresh)
 
-    async def _count(
+    async def _count_devices_by_model(
         self, tenant: str, parts: Sequence[Sequence[Condition]], *, fresh: bool
     ) -> Counter[ModelKey]:
         """Return the number of devices by model, summed over `parts`.
@@ -306,8 +306,8 @@ class EntitySearch:
         return totals
 
 
-def _first_device_key_row(
-    device: Device, key: str, integrations: ShownIntegrations
+def _build_first_key_row(
+    device: Device, key: str, integrations: IntegrationsById
 ) -> EntityResponse:
     """Return the row of a device's first key, with number 0, which no member has."""
     integration = integrations.get(device.integration)
@@ -331,7 +331,7 @@ def _first_device_key_row(
     )
 
 
-def _integration_names(integrations: ShownIntegrations) -> dict[str, str]:
+def _integration_names(integrations: IntegrationsById) -> dict[str, str]:
     return {integration: summary.name or "" for integration, summary in integrations.items()}
 
 
@@ -353,7 +353,7 @@ def _any_match_condition(
     conditions: list[Condition], pools: SelectedMembers, counts: Mapping[ModelKey, int]
 ) -> list[Condition]:
     """Return the condition of devices with an entity that the keyword matches."""
-    matching_models = pools.models_matching_alone()
+    matching_models = pools.models_with_matching_members()
     if len(matching_models) > MAX_NAMED_MODELS or matching_models == counts.keys():
         return []
     either = [*conditions, *([models_condition(matching_models)] if matching_models else [])]

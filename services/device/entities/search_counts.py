@@ -13,7 +13,7 @@ from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
 from libs.common.things import SYSTEM_INTEGRATION, entity_thing
-from services.device.entities.advanced_search import Group, Order
+from services.device.entities.advanced_search import EntityOrder, GroupKey
 from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
@@ -21,7 +21,7 @@ from services.device.members.members import Member, MemberSet
 from services.device.things.model import ModelKey
 from services.device.things.visibility import Condition
 
-Counts = Mapping[ModelKey, int]
+DeviceCountByModel = Mapping[ModelKey, int]
 """Devices by model."""
 
 
@@ -29,11 +29,11 @@ Counts = Mapping[ModelKey, int]
 class DeviceCounts:
     """Numbers of visible devices by model."""
 
-    all: Counts
+    all: DeviceCountByModel
     """All visible devices."""
-    matching: Counts = field(default_factory=dict)
+    matching: DeviceCountByModel = field(default_factory=dict)
     """Devices all of whose entities the keyword matches."""
-    ending: Sequence[tuple[str, Counts]] = ()
+    ending: Sequence[tuple[str, DeviceCountByModel]] = ()
     """Pairs `(tail, counts)` for splits of the keyword into head and tail: other devices whose keys
     end with the head."""
 
@@ -48,7 +48,7 @@ class SelectedMembers:
     def __init__(
         self,
         selected: Mapping[ModelKey, Sequence[Member]],
-        order: Order,
+        order: EntityOrder,
         keyword: Keyword | None,
         *,
         negated: bool = False,
@@ -57,24 +57,24 @@ class SelectedMembers:
         self._keyword = keyword
         self._negated = negated
         self._without = {entity.id for entity in excluded_ids}
-        self._excluded_counts = Counter(order.group_of(entity.member) for entity in excluded_ids)
+        self._excluded_counts = Counter(order.group_key(entity.member) for entity in excluded_ids)
         self._matching_numbers = {
             model: {
                 member.number for member in members if keyword and keyword.matches_member(member)
             }
             for model, members in selected.items()
         }
-        groups: dict[Group, dict[ModelKey, list[Member]]] = {}
+        groups: dict[GroupKey, dict[ModelKey, list[Member]]] = {}
         for model, members in selected.items():
             for member in members:
-                pools = groups.setdefault(order.group_of(member), {})
+                pools = groups.setdefault(order.group_key(member), {})
                 pools.setdefault(model, []).append(member)
-        self.groups: dict[Group, dict[ModelKey, list[Member]]] = {
+        self.groups: dict[GroupKey, dict[ModelKey, list[Member]]] = {
             group: {model: order.sorted_members(members) for model, members in pools.items()}
             for group, pools in groups.items()
         }
 
-    def count_by_group(self, counts: DeviceCounts) -> Counter[Group]:
+    def count_by_group(self, counts: DeviceCounts) -> Counter[GroupKey]:
         """Return how many entities of devices match, by group."""
         return Counter(
             {
@@ -102,7 +102,7 @@ class SelectedMembers:
             )
         return everyone - matching if self._negated else matching
 
-    def models_matching_alone(self) -> set[ModelKey]:
+    def models_with_matching_members(self) -> set[ModelKey]:
         """Return the models with members that match on every device."""
         return {model for model, numbers in self._matching_numbers.items() if numbers}
 
@@ -119,7 +119,9 @@ class SelectedMembers:
             if any(self._keyword.matches_tail(member, tail) for member in members)
         ]
 
-    def matching_members(self, group: Group, model: ModelKey, thing: EntityThing) -> list[Member]:
+    def matching_members(
+        self, group: GroupKey, model: ModelKey, thing: EntityThing
+    ) -> list[Member]:
         """Return the matching members of a device, in order."""
         members = self.groups.get(group, {}).get(model, [])
         keyword = self._keyword
@@ -143,7 +145,7 @@ class SearchRequest:
 
     principal: Principal
     grants: Grants
-    order: Order
+    order: EntityOrder
     select_members: Callable[[MemberSet], list[Member]]
     """Selects the members of a model."""
     keyword: Keyword | None = None
@@ -165,7 +167,7 @@ class SearchRequest:
         return self.principal.tenant
 
 
-class ListedEntities:
+class EntityLister:
     """Lists visible entities of a search one by one."""
 
     def __init__(self, directory: EntityDirectory, request: SearchRequest) -> None:
@@ -175,13 +177,13 @@ class ListedEntities:
         self._customized = request.customized
         self._customs = request.principal.may(Function.ENTITY_CUSTOM_VIEW)
 
-    async def find(self) -> list[Entity]:
+    async def list_entities(self) -> list[Entity]:
         """Return the entities of the requested ids, or all entities to be listed."""
         ids = self._request.ids
         entities = await (self._find_non_devices() if ids is None else self.find_by_ids(ids))
         return [entity for entity in entities if entity.id not in self._request.excluded_ids]
 
-    async def find_counted(self) -> list[Entity]:
+    async def list_excluded(self) -> list[Entity]:
         """Return excluded entities that the counts of devices include."""
         entities = await self.find_by_ids(sorted(self._request.excluded_ids))
         return [
@@ -198,11 +200,13 @@ class ListedEntities:
         ]
         things = {entity.thing.id: entity.thing for entity in rows}
         wanted_ids = set(entities)
-        return [entity for entity in self._matching(things.values()) if entity.id in wanted_ids]
+        return [
+            entity for entity in self._matching_entities(things.values()) if entity.id in wanted_ids
+        ]
 
     async def _find_non_devices(self) -> list[Entity]:
         """Return entities of integrations, custom entities, and separately granted entities."""
-        condition = self._condition()
+        condition = self._things_condition()
         tenant, things = self._request.tenant, list[EntityThing]()
         if condition:
             things += await self._directory.find_other_things(tenant, condition)
@@ -214,9 +218,9 @@ class ListedEntities:
                 for thing in known.values()
                 if thing.device and not thing.is_visible_to(self._grants)
             ]
-        return self._matching(things)
+        return self._matching_entities(things)
 
-    def _condition(self) -> dict[str, Any] | None:
+    def _things_condition(self) -> dict[str, Any] | None:
         """Return the condition of things to list; None if nothing is to be listed."""
         grants = self._grants.resources
         custom = {"integration": SYSTEM_INTEGRATION}
@@ -236,7 +240,7 @@ class ListedEntities:
             )
         return {"$or": visible_conditions} if visible_conditions else None
 
-    def _matching(self, things: Iterable[EntityThing]) -> list[Entity]:
+    def _matching_entities(self, things: Iterable[EntityThing]) -> list[Entity]:
         request = self._request
         return [
             Entity(thing, member)

@@ -18,7 +18,7 @@ from services.device.members.entity import EntityThing
 from services.device.members.members import Member, MemberSet
 from services.device.things.visibility import MATCHES_NOTHING, Condition
 
-_DEVICE_PARTS = 3
+_DEVICE_KEY_PARTS = 3
 """Number of dots-separated parts in the key of a device."""
 
 
@@ -112,12 +112,14 @@ class Keyword:
         )
         whole: set[str] = set(self._named)
         if self._keys:
-            conditions += self._with_keys(integrations, whole)
+            conditions += self._key_conditions(integrations, whole)
         if whole:
             conditions.append({"integration": {"$in": sorted(whole)}})
         return conditions
 
-    def _with_keys(self, integrations: Iterable[str], whole: set[str]) -> Iterator[dict[str, Any]]:
+    def _key_conditions(
+        self, integrations: Iterable[str], whole: set[str]
+    ) -> Iterator[dict[str, Any]]:
         """Yield conditions on keys; fully matching integrations are added to `whole`."""
         body = self._lower.removesuffix(".")
         end = "$" if body != self._lower else ""
@@ -142,7 +144,7 @@ class Keyword:
             for integration in integrations
             for serial in _serial_prefixes(head, device_key(integration, "").lower())
         )
-        return _match_any(conditions)
+        return _any_condition(conditions)
 
 
 class KeyPrefix(Keyword):
@@ -150,8 +152,8 @@ class KeyPrefix(Keyword):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, {}, names=False)
-        parts = self._lower.split(".", _DEVICE_PARTS)
-        whole = len(parts) > _DEVICE_PARTS
+        parts = self._lower.split(".", _DEVICE_KEY_PARTS)
+        whole = len(parts) > _DEVICE_KEY_PARTS
         self.splits = [(".".join(parts[:-1]), parts[-1])] if whole else []
 
     def matches_thing(self, thing: EntityThing) -> bool:
@@ -181,7 +183,7 @@ class KeyPrefix(Keyword):
 
     def head_condition(self, head: str, integrations: Iterable[str]) -> dict[str, Any]:
         """Return the condition on the device whose key is `head`."""
-        return _match_any(
+        return _any_condition(
             {"integration": integration, "snKey": head.removeprefix(before).upper()}
             for integration in integrations
             if head.startswith(before := device_key(integration, "").lower())
@@ -224,7 +226,7 @@ def matches_entity(test: Keyword, thing: EntityThing, member: Member) -> bool:
     )
 
 
-def _match_any(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _any_condition(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
     condition_list = list(conditions)
     return {"$or": condition_list} if condition_list else MATCHES_NOTHING
 
@@ -239,9 +241,9 @@ def _serial_prefixes(text: str, before: str) -> Iterator[str]:
 
 FILTER_FIELD = "entity_filter"
 """Field of the filters in an advanced search."""
-NEGATED_OPERATORS = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
+POSITIVE_BY_NEGATED_OPERATOR = {"NE": "EQ", "NOT_CONTAINS": "CONTAINS", "IS_NOT_EMPTY": "IS_EMPTY"}
 """Each negated operator and the operator that it negates."""
-_TESTS: Mapping[str, Callable[[str, str], bool]] = {
+_TEST_BY_OPERATOR: Mapping[str, Callable[[str, str], bool]] = {
     "CONTAINS": lambda name, text: text.lower() in name.lower(),
     "EQ": lambda name, text: name == text,
     "START_WITH": lambda name, text: name.lower().startswith(text.lower()),
@@ -252,8 +254,11 @@ _TESTS: Mapping[str, Callable[[str, str], bool]] = {
 
 def text_matches(operator: str, text: str, name: str | None) -> bool:
     """Return whether a name matches an operator; a missing name is an empty one."""
-    negated = operator in NEGATED_OPERATORS
-    return _TESTS[NEGATED_OPERATORS.get(operator, operator)](name or "", text) != negated
+    negated = operator in POSITIVE_BY_NEGATED_OPERATOR
+    return (
+        _TEST_BY_OPERATOR[POSITIVE_BY_NEGATED_OPERATOR.get(operator, operator)](name or "", text)
+        != negated
+    )
 
 
 def text_condition(field_name: str, operator: str, text: str) -> Condition:
@@ -264,12 +269,14 @@ def text_condition(field_name: str, operator: str, text: str) -> Condition:
         "START_WITH": {"$regex": f"^{literal_pattern(text, FILTER_FIELD)}", "$options": "i"},
         "END_WITH": {"$regex": f"{literal_pattern(text, FILTER_FIELD)}$", "$options": "i"},
     }
-    positive = conditions[NEGATED_OPERATORS.get(operator, operator)]
-    return {field_name: {"$not": positive} if operator in NEGATED_OPERATORS else positive}
+    positive = conditions[POSITIVE_BY_NEGATED_OPERATOR.get(operator, operator)]
+    return {
+        field_name: {"$not": positive} if operator in POSITIVE_BY_NEGATED_OPERATOR else positive
+    }
 
 
 @dataclass
-class TextFilter:
+class ThingFilter:
     """Filters of things: conditions on devices, and tests of any thing."""
 
     conditions: list[Condition] = field(default_factory=list)
@@ -278,7 +285,7 @@ class TextFilter:
     @classmethod
     def from_source_name(
         cls, name: str | None, integrations: Mapping[str, IntegrationSummary]
-    ) -> "TextFilter":
+    ) -> "ThingFilter":
         """Return a filter by part of a device or integration name; None matches all."""
         text_filter = cls()
         if name:

@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from libs.common.identity.grants import Grants
-from services.device.entities.advanced_search import Group, Order
+from services.device.entities.advanced_search import EntityOrder, GroupKey
 from services.device.entities.search_counts import SelectedMembers
 from services.device.members.entity import Entity, EntityThing, thing_from_device
 from services.device.members.members import Member, MemberSet
@@ -17,10 +17,10 @@ from services.device.things.visibility import Condition, sort_index_hint
 MAX_NAMED_MODELS = 50
 """Maximum models in a query for devices."""
 
-DeviceWalk = AsyncGenerator[ListedDevice, None]
+DeviceIterator = AsyncGenerator[ListedDevice, None]
 """Devices in order."""
 
-ListedThing = tuple[EntityThing, Sequence[Member]]
+ThingMembers = tuple[EntityThing, Sequence[Member]]
 """A thing and its matching members, in order."""
 
 
@@ -42,13 +42,13 @@ class OutdatedCounts(Exception):
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class CountedSearch:
     """Result of a search; `sizes` are numbers of device entities by group."""
 
-    order: Order
+    order: EntityOrder
     listed: Sequence[Entity]
     devices: DeviceSelection
-    sizes: Counter[Group]
+    sizes: Counter[GroupKey]
     may_be_outdated: bool
     """Whether the counts come from a cache."""
 
@@ -59,7 +59,7 @@ class SearchResult:
 
 
 async def read_page(
-    lists: DeviceQueries, result: SearchResult, skip: int, limit: int
+    lists: DeviceQueries, result: CountedSearch, skip: int, limit: int
 ) -> list[Entity]:
     """Return up to `limit` entities after the first `skip`.
 
@@ -67,9 +67,9 @@ async def read_page(
     """
     entities: list[Entity] = []
     expected = min(limit, result.total - skip)
-    listed: dict[Group, list[Entity]] = defaultdict(list)
+    listed: dict[GroupKey, list[Entity]] = defaultdict(list)
     for entity in result.listed:
-        listed[result.order.group_of(entity.member)].append(entity)
+        listed[result.order.group_key(entity.member)].append(entity)
     for group in result.order.sorted_groups(result.sizes.keys() | listed.keys()):
         rows = listed.get(group, [])
         size = result.sizes[group] + len(rows)
@@ -88,7 +88,7 @@ async def read_page(
 class _GroupReader:
     """Reads one group of a search."""
 
-    def __init__(self, lists: DeviceQueries, result: SearchResult, group: Group) -> None:
+    def __init__(self, lists: DeviceQueries, result: CountedSearch, group: GroupKey) -> None:
         self._queries, self._group = lists, group
         self._order, self._devices = result.order, result.devices
         self._may_be_outdated = result.may_be_outdated
@@ -96,9 +96,9 @@ class _GroupReader:
 
     async def read(self, listed: Sequence[Entity], skip: int, limit: int) -> list[Entity]:
         """Return up to `limit` entities after the first `skip`."""
-        walk, skip = self._walk(skip, limit, alone=not listed)
+        walk, skip = self._start_walk(skip, limit, alone=not listed)
         entities: list[Entity] = []
-        async with aclosing(self._merge_rows(self._rows(listed), walk)) as rows:
+        async with aclosing(self._merge_rows(self._group_by_thing(listed), walk)) as rows:
             async for thing, members in rows:
                 if skip >= len(members):
                     skip -= len(members)
@@ -109,7 +109,9 @@ class _GroupReader:
                     break
         return entities[:limit]
 
-    def _walk(self, skip: int, limit: int, *, alone: bool) -> tuple[DeviceWalk | None, int]:
+    def _start_walk(
+        self, skip: int, limit: int, *, alone: bool
+    ) -> tuple[DeviceIterator | None, int]:
         """Return the walk over devices, and how many entities to skip in it.
 
         When all devices have equally many entities, MongoDB skips whole devices.
@@ -131,7 +133,9 @@ class _GroupReader:
             expected = (skip + limit) // min(sizes) + 1
         return self._walk_devices(conditions, passed, expected), skip
 
-    def _walk_devices(self, conditions: list[Condition], skip: int, expected: int) -> DeviceWalk:
+    def _walk_devices(
+        self, conditions: list[Condition], skip: int, expected: int
+    ) -> DeviceIterator:
         order = self._order.stored_order()
         return self._queries.iterate(
             self._devices.tenant,
@@ -142,7 +146,9 @@ class _GroupReader:
             hint=sort_index_hint(self._devices.grants, order),
         )
 
-    async def _walk_by_integration(self, conditions: list[Condition], expected: int) -> DeviceWalk:
+    async def _walk_by_integration(
+        self, conditions: list[Condition], expected: int
+    ) -> DeviceIterator:
         """Walk over the devices of each integration, in the order of names."""
         integrations = await self._queries.list_integrations(self._devices.tenant)
         for integration in self._order.sorted_integrations(integrations):
@@ -151,24 +157,24 @@ class _GroupReader:
                 async for device in devices:
                     yield device
 
-    def _rows(self, listed: Sequence[Entity]) -> list[ListedThing]:
+    def _group_by_thing(self, listed: Sequence[Entity]) -> list[ThingMembers]:
         """Return listed entities by thing, in order."""
         things: dict[int, tuple[EntityThing, list[Member]]] = {}
         for entity in listed:
             things.setdefault(entity.thing.id, (entity.thing, []))[1].append(entity.member)
-        rows: list[ListedThing] = [
+        rows: list[ThingMembers] = [
             (thing, self._order.sorted_members(members)) for thing, members in things.values()
         ]
         rows.sort(key=lambda row: self._order.sort_key(row[0]), reverse=self._order.is_descending)
         return rows
 
     async def _merge_rows(
-        self, listed: Sequence[ListedThing], walk: DeviceWalk | None
-    ) -> AsyncGenerator[ListedThing, None]:
+        self, listed: Sequence[ThingMembers], walk: DeviceIterator | None
+    ) -> AsyncGenerator[ThingMembers, None]:
         """Yield listed things and devices in one order."""
         place, is_descending, at = self._order.sort_key, self._order.is_descending, 0
         if walk is not None:
-            async with aclosing(self._device_rows(walk)) as rows:
+            async with aclosing(self._iterate_devices(walk)) as rows:
                 async for row in rows:
                     here = place(row[0])
                     while at < len(listed) and (place(listed[at][0]) > here) == is_descending:
@@ -178,7 +184,7 @@ class _GroupReader:
         for row in listed[at:]:
             yield row
 
-    async def _device_rows(self, walk: DeviceWalk) -> AsyncGenerator[ListedThing, None]:
+    async def _iterate_devices(self, walk: DeviceIterator) -> AsyncGenerator[ThingMembers, None]:
         """Yield devices with matching members, in order."""
         devices = self._devices
         async with aclosing(walk) as found:

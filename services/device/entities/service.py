@@ -45,7 +45,7 @@ from services.device.things.thing_store import EntityNames, change_name
 CONCURRENT_LOOKUPS = 16
 """Kinds of events that are looked up at the same time."""
 
-Entries = dict[str, Any]
+EntriesByKey = dict[str, Any]
 """`{top-level key: {"v": value, "t": ms}}` of one thing."""
 
 
@@ -59,7 +59,9 @@ class ValueReader:
     event_store: EventStore
     retention: Retention
 
-    async def find_values(self, tenant: str, entities: Iterable[Entity]) -> dict[int, Entries]:
+    async def find_values_by_thing(
+        self, tenant: str, entities: Iterable[Entity]
+    ) -> dict[int, EntriesByKey]:
         """Return the values of the properties among entities, by thing."""
         reported, common = list[Entity](), set[int]()
         for entity in entities:
@@ -69,28 +71,30 @@ class ValueReader:
                 common.add(entity.thing.id)
             else:
                 reported.append(entity)
-        reported_values = await self.find_reported(reported)
+        reported_values = await self.find_reported_by_thing(reported)
         if common:
             for device_id, entries in (
-                await self._read_device_values(tenant, sorted(common))
+                await self._read_common_values(tenant, sorted(common))
             ).items():
                 reported_values.setdefault(device_id, {}).update(entries)
         return reported_values
 
-    async def find_reported(self, entities: Sequence[Entity]) -> dict[int, Entries]:
+    async def find_reported_by_thing(self, entities: Sequence[Entity]) -> dict[int, EntriesByKey]:
         """Return the reported top-level properties of entities, by thing."""
         things = {entity.thing.id for entity in entities}
         keys = {entity.reported_path[0] for entity in entities}
         return await self.latest.find_entries(things, keys=keys) if things else {}
 
-    async def find_events(self, entities: Iterable[Entity]) -> dict[int, Entries]:
+    async def find_newest_events_by_thing(
+        self, entities: Iterable[Entity]
+    ) -> dict[int, EntriesByKey]:
         """Return the outputs of the newest event of each kind, by thing."""
         by_kind = {
             (entity.thing.id, entity.reported_path[0]): entity.thing
             for entity in entities
             if entity.member.type == "EVENT"
         }
-        outputs_by_thing = dict[int, Entries]()
+        outputs_by_thing = dict[int, EntriesByKey]()
         calls = (
             partial(self._find_last_event, thing, name) for (_, name), thing in by_kind.items()
         )
@@ -105,11 +109,11 @@ class ValueReader:
         oldest = await self.retention.oldest(thing.tenant, thing.model)
         return await self.event_store.find_newest(thing.id, name.removesuffix("@event"), oldest)
 
-    async def _read_device_values(self, tenant: str, ids: list[int]) -> dict[int, Entries]:
+    async def _read_common_values(self, tenant: str, ids: list[int]) -> dict[int, EntriesByKey]:
         devices = await self.devices.find_all(tenant, ids)
-        alarms = await self.alarms.queries.newest_unclaimed(tenant, ids)
+        alarms = await self.alarms.queries.find_newest_open_unclaimed(tenant, ids)
         return {
-            device.id: _device_values(device)
+            device.id: _common_entries(device)
             | ({ALARM: _alarm_value(alarms[device.id])} if device.id in alarms else {})
             for device in devices
         }
@@ -120,8 +124,8 @@ def without_times(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {key: entry["v"] for key, entry in entries.items()}
 
 
-def _device_values(device: Device) -> Entries:
-    entries: Entries = {}
+def _common_entries(device: Device) -> EntriesByKey:
+    entries: EntriesByKey = {}
     if device.connect_status != "DISCONNECT":
         since = device.connect_changed or device.updated_at
         entries[STATUS] = {"v": device.connect_status, "t": to_ms(since)}
@@ -143,9 +147,9 @@ def _alarm_value(alarm: Alarm) -> Any:
     return {"v": value, "t": alarm.raised_at}
 
 
-MAX_KEYS = 1000
+MAX_ENTITIES_PER_REQUEST = 1000
 """Maximum entities of one request."""
-VALUES_TOGETHER = 32
+ENTITIES_PER_VALUE_READ = 32
 """Entities whose values are read together: a value has up to 256 KiB."""
 
 
@@ -162,8 +166,8 @@ class EntityService:
     """Stores of entity names: under True of devices, under False of integrations."""
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
-        """Return an entity that the user may see; raise as `find_all`."""
-        (entity,) = await self.find_all(principal, [entity_id])
+        """Return an entity that the user may see; raise as `find_visible_or_raise`."""
+        (entity,) = await self.find_visible_or_raise(principal, [entity_id])
         return entity
 
     async def find_visible(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
@@ -179,7 +183,7 @@ class EntityService:
         grants = await self.grants.read(principal)
         return [entity for entity in rows if _is_shared(entity) or entity.is_visible_to(grants)]
 
-    async def find_all(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
+    async def find_visible_or_raise(self, principal: Principal, ids: Sequence[int]) -> list[Entity]:
         """Return those of the entities that the user may see.
 
         Raises `NotFound` if the user may see none of them, or `Forbidden` for a user without any
@@ -197,8 +201,10 @@ class EntityService:
         Every user may see custom entities. Unknown and hidden entities are missing. Raises
         `Forbidden` for a user without any grant who requests other entities only.
         """
-        if not 1 <= len(keys) <= MAX_KEYS:
-            raise InvalidInput(f"must name 1 to {MAX_KEYS} entities", field="exchange")
+        if not 1 <= len(keys) <= MAX_ENTITIES_PER_REQUEST:
+            raise InvalidInput(
+                f"must name 1 to {MAX_ENTITIES_PER_REQUEST} entities", field="exchange"
+            )
         parts = split_keys(keys)
         await self.integration_things.ensure_for_tenant(
             principal.tenant, find_integrations_with_entities(parts)
@@ -222,17 +228,19 @@ class EntityService:
             raise Forbidden("the user has no grant for any device or entity")
         return grants
 
-    async def children(self, principal: Principal, entity_id: int) -> list[EntityResponse]:
+    async def list_children(self, principal: Principal, entity_id: int) -> list[EntityResponse]:
         """Return the children of an entity, by number; only an OBJECT has children."""
         entity = await self.find(principal, entity_id)
         integrations = await self.integrations.list_summaries()
         members = entity.thing.children(entity.member.path)
         members.sort(key=lambda member: member.number)
-        return [shown_entity(Entity(entity.thing, member), integrations) for member in members]
+        return [
+            to_entity_response(Entity(entity.thing, member), integrations) for member in members
+        ]
 
-    async def meta(self, principal: Principal, entity_id: int) -> EntityMeta:
+    async def get_meta(self, principal: Principal, entity_id: int) -> EntityMeta:
         """Return the metadata of an entity."""
-        return entity_meta(await self.find(principal, entity_id))
+        return to_entity_meta(await self.find(principal, entity_id))
 
     async def rename(self, tenant: str, entity: Entity, name: str) -> None:
         """Rename an entity of a device or integration; the name in its TSL is the default."""
@@ -244,7 +252,7 @@ class EntityService:
         if not await self.names[thing.device].change(tenant, thing.id, change):
             raise entity_not_found(entity.id)
 
-    async def status(self, principal: Principal, entity_id: int) -> EntityStatus:
+    async def get_status(self, principal: Principal, entity_id: int) -> EntityStatus:
         """Return the latest value of a property, or an empty value if it is hidden.
 
         A dashboard may contain entities that a user may not see, or that do not exist.
@@ -252,11 +260,13 @@ class EntityService:
         entities = await self.directory.find_by_ids(principal.tenant, [entity_id])
         visible = await self._filter_visible(principal, entities)
         latest_value = (
-            LatestValue() if not visible else (await self._latest(principal.tenant, visible))[0]
+            LatestValue()
+            if not visible
+            else (await self._find_latest_values(principal.tenant, visible))[0]
         )
         return copy_fields(EntityStatus, latest_value, updated_at=latest_value.timestamp)
 
-    async def statuses(
+    async def stream_statuses(
         self, principal: Principal, ids: Sequence[int]
     ) -> Streamed[dict[str, LatestValue]]:
         """Stream the latest values of visible entities, by id."""
@@ -264,10 +274,10 @@ class EntityService:
         visible = await self._filter_visible(principal, found)
 
         async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
-            values = await self._latest(principal.tenant, entities)
+            values = await self._find_latest_values(principal.tenant, entities)
             return [(str(entity.id), value) for entity, value in zip(entities, values, strict=True)]
 
-        return Streamed({}, map_batches(iterate_rows(visible), read, VALUES_TOGETHER))
+        return Streamed({}, map_batches(iterate_rows(visible), read, ENTITIES_PER_VALUE_READ))
 
     async def _filter_visible(
         self, principal: Principal, entities: Mapping[int, Entity]
@@ -279,9 +289,11 @@ class EntityService:
             if _is_shared(entity) or entity.is_visible_to(grants)
         ]
 
-    async def _latest(self, tenant: str, entities: Sequence[Entity]) -> list[LatestValue]:
-        entries = await self.values.find_values(tenant, entities)
-        for thing_id, events in (await self.values.find_events(entities)).items():
+    async def _find_latest_values(
+        self, tenant: str, entities: Sequence[Entity]
+    ) -> list[LatestValue]:
+        entries = await self.values.find_values_by_thing(tenant, entities)
+        for thing_id, events in (await self.values.find_newest_events_by_thing(entities)).items():
             entries[thing_id] = entries.get(thing_id, {}) | events
         return [_latest_value(entity, entries.get(entity.thing.id, {})) for entity in entities]
 
@@ -328,7 +340,9 @@ def latest_text(entity: Entity, values: Mapping[str, Any]) -> str | None:
     return msgspec.json.encode(value).decode()
 
 
-def shown_entity(entity: Entity, integrations: Mapping[str, IntegrationSummary]) -> EntityResponse:
+def to_entity_response(
+    entity: Entity, integrations: Mapping[str, IntegrationSummary]
+) -> EntityResponse:
     """Return the row of an entity in a list."""
     thing, member = entity.thing, entity.member
     integration = integrations.get(thing.integration)
@@ -354,7 +368,7 @@ def shown_entity(entity: Entity, integrations: Mapping[str, IntegrationSummary])
     )
 
 
-def entity_meta(entity: Entity) -> EntityMeta:
+def to_entity_meta(entity: Entity) -> EntityMeta:
     """Return the metadata of an entity."""
     thing, member = entity.thing, entity.member
     return copy_fields(

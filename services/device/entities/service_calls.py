@@ -23,7 +23,7 @@ from services.device.commands.model import Command, CommandDraft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.entities.property_updates import (
-    VALUES_FIELD,
+    EXCHANGE_FIELD,
     ServiceCall,
     collect_calls,
     integration_error,
@@ -33,10 +33,10 @@ from services.device.entities.service import EntityService
 from services.device.members.entity import Entity
 from services.device.members.values import ValueFault, error_with_all_faults
 
-FLOW_MARGIN = 2.0
+FLOW_MARGIN_SECONDS = 2.0
 """Seconds in addition to the time of a flow, for its response to arrive."""
 
-_decoder = msgspec.json.Decoder(ServiceReplied)
+_reply_decoder = msgspec.json.Decoder(ServiceReplied)
 
 
 class CallResult(NamedTuple):
@@ -90,24 +90,24 @@ class EntityCaller:
         for call in collect_calls(exchange, entities):
             try:
                 if call.thing.device:
-                    drafts.append(self._draft(call))
+                    drafts.append(self._to_draft(call))
                 else:
                     others.append((call, await self._check_inputs(call)))
             except InvalidInput as error:
                 if not error.faults:
                     raise
-                faults += call.faults(error.faults)
+                faults += call.to_entity_faults(error.faults)
         if faults:
-            raise error_with_all_faults(VALUES_FIELD, faults)
+            raise error_with_all_faults(EXCHANGE_FIELD, faults)
         if dry_run:
             return CallResult({})
-        rest = (self._call_other(principal, call, inputs) for call, inputs in others)
+        rest = (self._call_integration_or_flow(principal, call, inputs) for call, inputs in others)
         called, answers = await asyncio.gather(
             self._call_devices(principal, drafts), asyncio.gather(*rest)
         )
         return CallResult(_merge_outputs([called.outputs, *answers]), called.queued)
 
-    def _draft(self, call: ServiceCall) -> CommandDraft:
+    def _to_draft(self, call: ServiceCall) -> CommandDraft:
         return self.commands.draft_service_call(call.thing.record, call.service_id, call.inputs)
 
     async def _check_inputs(self, call: ServiceCall) -> dict[str, Any]:
@@ -140,11 +140,15 @@ class EntityCaller:
             commands = await self.commands.issue(principal, drafts)
             queued = [command for command in commands if command.is_queued]
             answers = await asyncio.gather(
-                *(replies.outputs(command) for command in commands if not command.is_queued)
+                *(
+                    replies.wait_for_outputs(command)
+                    for command in commands
+                    if not command.is_queued
+                )
             )
         return CallResult(_merge_outputs(answers), queued)
 
-    async def _call_other(
+    async def _call_integration_or_flow(
         self, principal: Principal, call: ServiceCall, inputs: dict[str, Any]
     ) -> Mapping[str, Any]:
         thing = call.thing
@@ -169,7 +173,7 @@ class EntityCaller:
             hops=current_hops(),
             seconds=self.seconds,
         )
-        timeout = self.seconds + FLOW_MARGIN
+        timeout = self.seconds + FLOW_MARGIN_SECONDS
         return (await self.rpc.call(CALL_FLOW, request, FlowOutputs, timeout)).outputs
 
 
@@ -180,7 +184,7 @@ def _merge_outputs(answers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 def _not_callable_error(call: ServiceCall, reason: str) -> InvalidInput:
     key = f"{call.thing.key}.{call.service.path}".removesuffix(".")
     text = f"{key} cannot be called: {reason}"
-    return InvalidInput(text, field=VALUES_FIELD, code="method_not_allowed")
+    return InvalidInput(text, field=EXCHANGE_FIELD, code="method_not_allowed")
 
 
 class ServiceReplies:
@@ -210,12 +214,12 @@ class ServiceReplies:
                     await subscription.unsubscribe()
 
     async def _on_reply(self, message: Msg) -> None:
-        reply = _decoder.decode(message.data)
-        future = self._future(reply.task_id)
+        reply = _reply_decoder.decode(message.data)
+        future = self._reply_future(reply.task_id)
         if not future.done():
             future.set_result(reply)
 
-    async def outputs(self, command: Command) -> Mapping[str, Any]:
+    async def wait_for_outputs(self, command: Command) -> Mapping[str, Any]:
         """Return the outputs of a call.
 
         Raises `UpstreamTimeout` when the device is late; a later reply still closes the command.
@@ -223,24 +227,24 @@ class ServiceReplies:
         """
         try:
             async with asyncio.timeout(self._seconds):
-                reply = await self._future(command.id)
+                reply = await self._reply_future(command.id)
         except TimeoutError as error:
             stored = await self._commands.find_command(command.id)  # the event may have been lost
             if stored is not None and stored.finished_at is not None:
-                return _outputs(stored.status, stored.outputs, stored.error)
+                return _outputs_or_raise(stored.status, stored.outputs, stored.error)
             text = f"{command.sn} did not answer within {self._seconds:g} s; the call continues"
-            raise UpstreamTimeout(text, field=VALUES_FIELD) from error
-        return _outputs(reply.status, reply.outputs, reply.error)
+            raise UpstreamTimeout(text, field=EXCHANGE_FIELD) from error
+        return _outputs_or_raise(reply.status, reply.outputs, reply.error)
 
-    def _future(self, command_id: int) -> "asyncio.Future[ServiceReplied]":
+    def _reply_future(self, command_id: int) -> "asyncio.Future[ServiceReplied]":
         return self._replies.setdefault(command_id, asyncio.get_running_loop().create_future())
 
 
-def _outputs(
+def _outputs_or_raise(
     status: TaskStatus, outputs: Mapping[str, Any] | None, error: str | None
 ) -> Mapping[str, Any]:
     if status == "SUCCESS":
         return outputs or {}
     if status == "TIMEOUT":
-        raise UpstreamTimeout(error or "the device did not answer in time", field=VALUES_FIELD)
-    raise UpstreamFailed(error or "the device reported an error", field=VALUES_FIELD)
+        raise UpstreamTimeout(error or "the device did not answer in time", field=EXCHANGE_FIELD)
+    raise UpstreamFailed(error or "the device reported an error", field=EXCHANGE_FIELD)

@@ -50,14 +50,14 @@ def tag_exists_error(name: str) -> InvalidInput:
     return InvalidInput(text, field="name", code="entity_tag_name_already_exists")
 
 
-COLUMNS = {
+STORED_SORT_FIELDS = {
     "id": "_id",
     "name": "name",
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
 """Sort keys of tags."""
-MAX_MATCHES = 100_000
+MAX_FOUND_ENTITIES = 100_000
 """Maximum entities that a search by tags finds."""
 CONCURRENT_COUNTS = 8
 """Tags whose uses are counted at the same time."""
@@ -91,7 +91,7 @@ class TagStore(ThingDataStore):
         if request.keyword:
             text = contains_text(request.keyword)
             query["$or"] = [{"name": text}, {"description": text}]
-        order = request.order(COLUMNS)
+        order = request.order(STORED_SORT_FIELDS)
         rows, total = await find_page(self._tags, query, order, request.skip, request.size)
         return msgspec.convert(rows, list[Tag]), total
 
@@ -151,9 +151,10 @@ class TagStore(ThingDataStore):
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
 
     async def find_tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
-        """Return ids of entities with the tags that `operator` requires, at most `MAX_MATCHES`.
+        """Return ids of entities with the tags that `operator` requires.
 
-        Operators are any of the tags, all of them, no others, or any tag at all.
+        At most `MAX_FOUND_ENTITIES` are returned. Operators are any of the tags, all of them, no
+        others, or any tag at all.
         """
         current: Mapping[str, Document] = {
             "ANY_EQUALS": {"$in": ids},
@@ -162,10 +163,10 @@ class TagStore(ThingDataStore):
             "IS_NOT_EMPTY": {"$exists": True},
         }
         query = {"tenant": tenant, "tags": current[operator]}
-        cursor = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_MATCHES)
+        cursor = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_FOUND_ENTITIES)
         return [row["_id"] async for row in cursor]
 
-    async def map(
+    async def change_tags(
         self, tenant: str, entity_ids: Sequence[int], added: Sequence[int], change: TagChange
     ) -> None:
         """Change the tags of entities in one transaction; raise `NotFound`.
@@ -188,7 +189,7 @@ class TagStore(ThingDataStore):
 
         await self._mongo.transaction(change_tags)
 
-    async def forget(self, entity_ids: Sequence[int]) -> None:
+    async def delete_for_entities(self, entity_ids: Sequence[int]) -> None:
         """Delete the tags of deleted entities."""
         await self._tagged.delete_many({"_id": {"$in": list(entity_ids)}})
 
@@ -221,7 +222,7 @@ def _write_operation(entity: int, tenant: str, tags: Sequence[int]) -> UpdateOne
     return UpdateOne({"_id": entity}, {"$set": {"tenant": tenant, "tags": tags}}, upsert=True)
 
 
-_REQUIRED_FIELDS = {
+_REQUIRED_FIELDS_BY_OPERATION = {
     "ADD": ("added_tag_ids",),
     "OVERWRITE": ("added_tag_ids",),
     "REMOVE": ("removed_tag_ids",),
@@ -247,17 +248,19 @@ class EntityTags:
         ]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
-    async def map(self, principal: Principal, request: MapTags) -> None:
+    async def map_tags(self, principal: Principal, request: MapTags) -> None:
         """Change tags of entities; ignore hidden entities.
 
         Raises `InvalidInput` when an entity would have too many tags, `NotFound` for a deleted tag
         or when no entity remains. An error changes nothing.
         """
-        for field in _REQUIRED_FIELDS[request.operation]:
+        for field in _REQUIRED_FIELDS_BY_OPERATION[request.operation]:
             if not getattr(request, field):
                 raise InvalidInput(f"is required by {request.operation}", field=field)
-        entities = await self._entities.find_all(principal, distinct_ids(request.entity_ids))
-        adds = "added_tag_ids" in _REQUIRED_FIELDS[request.operation]
+        entities = await self._entities.find_visible_or_raise(
+            principal, distinct_ids(request.entity_ids)
+        )
+        adds = "added_tag_ids" in _REQUIRED_FIELDS_BY_OPERATION[request.operation]
         added = distinct_ids(request.added_tag_ids or ()) if adds else []
         removed = frozenset(distinct_ids(request.removed_tag_ids or ()))
 
@@ -269,7 +272,9 @@ class EntityTags:
                 raise InvalidInput(text, field="added_tag_ids", code=code)
             return after
 
-        await self.store.map(principal.tenant, [entity.id for entity in entities], added, change)
+        await self.store.change_tags(
+            principal.tenant, [entity.id for entity in entities], added, change
+        )
 
     async def find_tags(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[EntityTag]]:
         """Return the tags of entities, by entity, in the order of their addition."""
@@ -284,7 +289,7 @@ class EntityTags:
         }
 
     async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
-        """Return entities with the named tags that `operator` requires, at most `MAX_MATCHES`."""
+        """Return ids of entities with the named tags; see `TagStore.find_tagged`."""
         tags = {tag.name: tag.id for tag in (await self.store.tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):

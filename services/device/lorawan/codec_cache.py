@@ -9,9 +9,9 @@ from services.device.things.codec_model import Codec
 from services.device.things.product_model import extract_codec
 from services.device.things.product_store import ProductKey, ProductStore
 
-CODEC_SECONDS = 2.0
+CODEC_CHECK_SECONDS = 2.0
 """Seconds after which the version of a cached codec is checked."""
-MAX_CODECS = 2_000
+MAX_CACHED_CODECS = 2_000
 """Maximum number of products in the cache."""
 
 
@@ -30,7 +30,7 @@ class CodecCache:
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
-        self._known: LruCache[ProductKey, tuple[float, CachedCodec]] = LruCache(MAX_CODECS)
+        self._known: LruCache[ProductKey, tuple[float, CachedCodec]] = LruCache(MAX_CACHED_CODECS)
 
     async def find_all(self, keys: Iterable[ProductKey]) -> dict[ProductKey, CachedCodec]:
         """Return the codecs of products.
@@ -41,20 +41,22 @@ class CodecCache:
         codecs: dict[ProductKey, CachedCodec] = {}
         old: list[ProductKey] = []
         for key in keys:
-            read, cached = self._known.get(key) or (-CODEC_SECONDS, CachedCodec(None))
+            read, cached = self._known.get(key) or (-CODEC_CHECK_SECONDS, CachedCodec(None))
             codecs[key] = cached
-            if read + CODEC_SECONDS <= now:
+            if read + CODEC_CHECK_SECONDS <= now:
                 old.append(key)
         if old:
             heads = await self._products.find_frame_settings(old)
             for key in old:
                 version, days = heads.get(key, ("", None))
-                codec = await self._codec(key, codecs[key], version)
+                codec = await self._refresh_codec(key, codecs[key], version)
                 codecs[key] = codec._replace(frame_days=days)
                 self._known.put(key, (now, codecs[key]))
         return codecs
 
-    async def _codec(self, key: ProductKey, cached: CachedCodec, version: str) -> CachedCodec:
+    async def _refresh_codec(
+        self, key: ProductKey, cached: CachedCodec, version: str
+    ) -> CachedCodec:
         if version == cached.version:
             return cached
         stored = await self._products.codecs.find(*key) if version else None

@@ -65,6 +65,6 @@ class BatchResult(msgspec.Struct, frozen=True, array_like=True):
     seconds: float = 0.0
 
 
-Request = RunRequest | FunctionsRequest
-Response = BatchResult | None
+WorkerRequest = RunRequest | FunctionsRequest
+WorkerResponse = BatchResult | None
 """None when the codec is not loaded and must be sent."""

@@ -9,35 +9,35 @@ from typing import Any
 import msgspec
 import quickjs
 
-from services.device.lorawan.codec_source import Script, read_script
+from services.device.lorawan.codec_source import AnalysedScript, analyse_script
 from services.device.things.codec_model import Codec, CodecFailed
 
 ENGINE_SCRIPT = Path(__file__).with_name("engine.js").read_text()
 BUFFER_SCRIPT = Path(__file__).with_name("buffer.js").read_text()
-MEMORY = 16 * 1024 * 1024
+MAX_CONTEXT_BYTES = 16 * 1024 * 1024
 """Maximum bytes of a context."""
-STACK = 256 * 1024
+MAX_STACK_BYTES = 256 * 1024
 """Maximum bytes of its stack."""
-CALL_SECONDS = 0.1
+MAX_CALL_SECONDS = 0.1
 """Maximum processor time of a call, in seconds."""
-LOADING_SECONDS = 1.0
+MAX_LOADING_SECONDS = 1.0
 """Maximum processor time of loading the scripts, in seconds."""
-NO_MEMORY = "needs too much memory"
-"""Fault of a script that exceeds `MEMORY`."""
+OUT_OF_MEMORY_FAULT = "needs too much memory"
+"""Fault of a script that exceeds `MAX_CONTEXT_BYTES`."""
 
 
 class CodecInterrupted(CodecFailed):
     """A call was interrupted, so the codec must be loaded again."""
 
 
-_VALID_SYNTAX = "the syntax of this script is valid"
+_VALID_SYNTAX_MARKER = "the syntax of this script is valid"
 """Thrown before the first statement of a script, and only if QuickJS can parse the script."""
-_NO_REQUIRE = "require is not defined"
+_REQUIRE_ERROR_ENDING = "require is not defined"
 _ERRORS_WITHOUT_TEXT = ("null", "InternalError")
 """Errors of QuickJS when it has no memory for an error message."""
 
 
-class _Answer(msgspec.Struct):
+class _EngineAnswer(msgspec.Struct):
     value: Any = None
     fault: str | None = None
     broken: bool = False
@@ -45,7 +45,7 @@ class _Answer(msgspec.Struct):
     spent: bool = False
 
 
-_decode_result = msgspec.json.Decoder(_Answer).decode
+_decode_engine_answer = msgspec.json.Decoder(_EngineAnswer).decode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -55,12 +55,12 @@ class _Engine:
     Only one thread may use it.
     """
 
-    def __init__(self, scripts: Iterable[Script], changeable: Sequence[str] | None) -> None:
+    def __init__(self, scripts: Iterable[AnalysedScript], changeable: Sequence[str] | None) -> None:
         """Create a context in which scripts can change the built-in objects at the given paths.
 
         Without `changeable`, they can change the built-in objects that they name.
         """
-        self._context = _context()
+        self._context = _create_context()
         if any(script.buffer for script in scripts):
             self._context.eval(BUFFER_SCRIPT)
         self._context.eval(ENGINE_SCRIPT)
@@ -76,9 +76,9 @@ class _Engine:
         try:
             return function(*given)
         except quickjs.JSException as error:
-            raise CodecInterrupted(_reason(str(error).partition("\n")[0])) from error
+            raise CodecInterrupted(_explain_error(str(error).partition("\n")[0])) from error
         except MemoryError as error:
-            raise CodecInterrupted(NO_MEMORY) from error
+            raise CodecInterrupted(OUT_OF_MEMORY_FAULT) from error
 
 
 class LoadedCodec(_Engine):
@@ -88,18 +88,18 @@ class LoadedCodec(_Engine):
         """Load the scripts of a codec; raise `CodecFailed` when they cannot be parsed.
 
         `changeable` are paths of built-in objects (`Array.prototype`) that scripts can change, and
-        `EVERYTHING` is all of them. By default scripts can change those that they name.
+        `ALL_BUILT_INS` is all of them. By default scripts can change those that they name.
         """
-        scripts = {name: read_script(source) for name, source in codec.scripts.items()}
+        scripts = {name: analyse_script(source) for name, source in codec.scripts.items()}
         super().__init__(scripts.values(), changeable)
         self.spent = False
         """The last call left changes that cannot be undone: the next one needs a new context."""
         self.log: list[str] = []
         """Lines that the last call wrote to its console, if `logging` was set."""
-        self._context.set_time_limit(LOADING_SECONDS)
+        self._context.set_time_limit(MAX_LOADING_SECONDS)
         steps = {"scripts": scripts, "decoder": codec.decoder, "encoder": codec.encoder}
         self._call(self._load, msgspec.json.encode(steps).decode())
-        self._context.set_time_limit(CALL_SECONDS)
+        self._context.set_time_limit(MAX_CALL_SECONDS)
 
     def decode(self, payload: bytes, port: int, at: int, *, logging: bool = False) -> Any:
         """Decode a payload that was received at `at` (ms) and return the result.
@@ -107,42 +107,42 @@ class LoadedCodec(_Engine):
         Raises `CodecFailed` with the thrown error, `CodecInterrupted` when the call was
         interrupted.
         """
-        return self._value(self._decode, port, payload.hex(), float(at), logging)
+        return self._call_codec(self._decode, port, payload.hex(), float(at), logging)
 
     def encode(self, values: Any, port: int, at: int, *, logging: bool = False) -> Any:
         """Encode values and return the result; raise as `decode` does.
 
         An integer beyond 2^53 fails, too.
         """
-        if (integer := _find_inexact(values)) is not None:
+        if (integer := _find_inexact_integer(values)) is not None:
             raise CodecFailed(f"cannot be given {integer}: JavaScript keeps only 2^53 exactly")
         content = msgspec.json.encode(values).decode()
-        return self._value(self._encode, port, content, float(at), logging)
+        return self._call_codec(self._encode, port, content, float(at), logging)
 
-    def _value(self, function: Any, *given: Any) -> Any:
+    def _call_codec(self, function: Any, *given: Any) -> Any:
         self.log = []
-        answer = _answer(self._call(function, *given))
+        answer = _parse_engine_answer(self._call(function, *given))
         self.log, self.spent = answer.log, answer.spent
         if answer.fault is not None:
-            raise (CodecInterrupted if answer.broken else CodecFailed)(_reason(answer.fault))
+            raise (CodecInterrupted if answer.broken else CodecFailed)(_explain_error(answer.fault))
         return answer.value
 
 
-class ScriptReader(_Engine):
+class ScriptInspector(_Engine):
     """Reads one script when it is imported."""
 
     def __init__(self, source: str, changeable: Sequence[str] | None = None) -> None:
         """Parse a script; raise `CodecFailed` if it is not a complete program."""
-        self._script = read_script(source)
-        _check_whole(self._script.source)
+        self._script = analyse_script(source)
+        _check_complete(self._script.source)
         super().__init__([self._script], changeable)
 
-    def functions(self, names: Sequence[str]) -> list[str]:
+    def find_functions(self, names: Sequence[str]) -> list[str]:
         """Return which of `names` are functions of the script.
 
         Raises `CodecFailed` for a script that throws while it is evaluated.
         """
-        self._context.set_time_limit(CALL_SECONDS)
+        self._context.set_time_limit(MAX_CALL_SECONDS)
         wanted_names = msgspec.json.encode(names).decode()
         script = msgspec.json.encode(self._script).decode()
         return msgspec.json.decode(
@@ -150,44 +150,46 @@ class ScriptReader(_Engine):
         )
 
 
-def _check_whole(source: str) -> None:
+def _check_complete(source: str) -> None:
     """Raise `CodecFailed` unless `source` is a complete program.
 
     engine.js adds text around the source. A throwaway context parses the whole text and stops at
     the first statement.
     """
-    context = _context()
-    context.set_time_limit(LOADING_SECONDS)
+    context = _create_context()
+    context.set_time_limit(MAX_LOADING_SECONDS)
     try:
         evaluate = context.eval("(source) => (0, eval)(JSON.parse(source))")
-        evaluate(msgspec.json.encode(f"throw '{_VALID_SYNTAX}';\n{source}").decode())
+        evaluate(msgspec.json.encode(f"throw '{_VALID_SYNTAX_MARKER}';\n{source}").decode())
     except quickjs.JSException as error:
         reason = str(error).partition("\n")[0]
-        if reason != _VALID_SYNTAX:
-            raise CodecFailed(_reason(reason)) from error
+        if reason != _VALID_SYNTAX_MARKER:
+            raise CodecFailed(_explain_error(reason)) from error
     except MemoryError as error:
-        raise CodecFailed(NO_MEMORY) from error
+        raise CodecFailed(OUT_OF_MEMORY_FAULT) from error
 
 
-def _context() -> Any:
+def _create_context() -> Any:
     context = quickjs.Context()
-    context.set_memory_limit(MEMORY)
-    context.set_max_stack_size(STACK)
+    context.set_memory_limit(MAX_CONTEXT_BYTES)
+    context.set_max_stack_size(MAX_STACK_BYTES)
     return context
 
 
-def _find_inexact(value: Any) -> int | None:
+def _find_inexact_integer(value: Any) -> int | None:
     """Return an integer of `value` that JavaScript cannot represent, or None."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        return next((found for item in value if (found := _find_inexact(item)) is not None), None)
+        return next(
+            (found for item in value if (found := _find_inexact_integer(item)) is not None), None
+        )
     return value if isinstance(value, int) and int(float(value)) != value else None
 
 
-def _answer(text: str) -> _Answer:
+def _parse_engine_answer(text: str) -> _EngineAnswer:
     try:
-        return _decode_result(text)
+        return _decode_engine_answer(text)
     except RecursionError as error:
         raise CodecFailed("returns an object with too many levels") from error
     except msgspec.DecodeError:  # half a surrogate pair
@@ -195,27 +197,29 @@ def _answer(text: str) -> _Answer:
             raw = json.loads(text)
         except ValueError as error:
             raise CodecInterrupted("returns no JSON") from error
-        raw["value"] = _without_surrogates(raw.get("value"))
-        return msgspec.convert(raw, _Answer)
+        raw["value"] = _replace_surrogates(raw.get("value"))
+        return msgspec.convert(raw, _EngineAnswer)
 
 
-def _without_surrogates(value: Any) -> Any:
+def _replace_surrogates(value: Any) -> Any:
     """Return `value` with null for invalid Unicode text, which the TSL then rejects."""
     if isinstance(value, str):
         return None if _SURROGATE.search(value) else value
     if isinstance(value, list):
-        return [_without_surrogates(item) for item in value]
+        return [_replace_surrogates(item) for item in value]
     if isinstance(value, dict):
         return {
-            _SURROGATE.sub("\ufffd", key): _without_surrogates(item) for key, item in value.items()
+            _SURROGATE.sub("\ufffd", key): _replace_surrogates(item) for key, item in value.items()
         }
     return value
 
 
-def _reason(text: str) -> str:
+def _explain_error(text: str) -> str:
     """Return an error of QuickJS in our words."""
     if "interrupted" in text:
         return "takes too long"
     if "out of memory" in text or text in _ERRORS_WITHOUT_TEXT:
-        return NO_MEMORY
-    return f"{text}; a codec cannot load other files" if text.endswith(_NO_REQUIRE) else text
+        return OUT_OF_MEMORY_FAULT
+    return (
+        f"{text}; a codec cannot load other files" if text.endswith(_REQUIRE_ERROR_ENDING) else text
+    )

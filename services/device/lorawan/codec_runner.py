@@ -28,9 +28,9 @@ from services.device.lorawan.codec_calls import (
     CallOutcome,
     CodecCall,
     FunctionsRequest,
-    Request,
-    Response,
     RunRequest,
+    WorkerRequest,
+    WorkerResponse,
 )
 from services.device.things.codec_model import Codec
 
@@ -49,7 +49,7 @@ class _TimeAccount:
     at: float
 
 
-class Budget:
+class TimeBudget:
     """Processor time by key: each account grows by `rate` per second, up to `maximum` seconds."""
 
     def __init__(self, maximum: float, rate: float) -> None:
@@ -57,7 +57,7 @@ class Budget:
         self._rate = rate
         self._accounts: LruCache[object, _TimeAccount] = LruCache(MAX_ACCOUNTS)
 
-    def left(self, key: object, frames: int, now: float) -> float:
+    def seconds_left(self, key: object, frames: int, now: float) -> float:
         """Return the seconds that `frames` may use; 0 if the account is empty.
 
         `now` is monotonic.
@@ -77,19 +77,19 @@ class Budget:
             account.left -= max(seconds - frames * SECONDS_PER_FRAME, 0.0)
 
 
-class Budgets:
+class CodecBudgets:
     """Accounts of codecs and of their tenants."""
 
     def __init__(self, codec_rate: float = 0.02, tenant_rate: float = 0.05) -> None:
         """Set the rates at which accounts grow, in seconds of the processor per second."""
-        self._codecs = Budget(maximum=0.5, rate=codec_rate)
-        self._tenants = Budget(maximum=1.0, rate=tenant_rate)
+        self._codecs = TimeBudget(maximum=0.5, rate=codec_rate)
+        self._tenants = TimeBudget(maximum=1.0, rate=tenant_rate)
 
-    def left(self, tenant: str, version: str, frames: int, now: float) -> float:
+    def seconds_left(self, tenant: str, version: str, frames: int, now: float) -> float:
         """Return the seconds that frames of a codec may use; 0 if an account is empty."""
         return min(
-            self._codecs.left((tenant, version), frames, now),
-            self._tenants.left(tenant, frames, now),
+            self._codecs.seconds_left((tenant, version), frames, now),
+            self._tenants.seconds_left(tenant, frames, now),
         )
 
     def spend(self, tenant: str, version: str, frames: int, seconds: float) -> None:
@@ -101,26 +101,26 @@ class Budgets:
 WORKER_MODULE = "services.device.lorawan.codec_worker"
 MAX_PROCESSES = 8
 """Maximum number of processes."""
-MAX_WAITING_CALLS = 10_000
+MAX_WAITING_CALLS_PER_TENANT = 10_000
 """Maximum number of waiting calls of a tenant."""
-LARGEST_PROCESS = 32 * 1024 * 1024
+MAX_PROCESS_BYTES = 32 * 1024 * 1024
 """Bytes of memory above which a process ends after its call."""
-LARGEST_ANSWER = 8 * 1024 * 1024
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """Maximum bytes of an answer."""
-SECONDS_PER_CALL = 0.001
-"""Wall time per call that is added to `ANSWER_SECONDS` of a batch."""
+ANSWER_SECONDS_PER_CALL = 0.001
+"""Wall time per call that is added to `ANSWER_TIMEOUT_SECONDS` of a batch."""
 LATE_SECONDS = 0.15
 """Seconds after which a batch is late, in addition to `SECONDS_PER_FRAME` for each frame."""
-START_SECONDS = 2.0
+MAX_START_SECONDS = 2.0
 """Seconds that a process may take to start, during which its codec is not late."""
-ANSWER_SECONDS = 10.0
+ANSWER_TIMEOUT_SECONDS = 10.0
 """Seconds after which a silent worker is lost. A worker itself limits its processor time."""
 LOST_OUTCOME = CallOutcome(fault="ended its process")
-MAX_LOST = 3
+MAX_LOST_CALLS = 3
 """Maximum calls that end their process. Then the remaining calls are rejected."""
 
 _encode_request = msgspec.msgpack.Encoder().encode
-_decode_response = msgspec.msgpack.Decoder(Response).decode
+_decode_response = msgspec.msgpack.Decoder(WorkerResponse).decode
 
 
 class CodecWorkers:
@@ -134,7 +134,7 @@ class CodecWorkers:
         self._maximum = maximum
         self._late_seconds = late_seconds
         self._turns = FairScheduler(
-            "codecs", maximum, items=MAX_WAITING_CALLS, caps=lambda _: Caps(1, 1)
+            "codecs", maximum, items=MAX_WAITING_CALLS_PER_TENANT, caps=lambda _: Caps(1, 1)
         )
         self._processes: dict[str, Process | None] = {}
         """By tenant, the most recently used process last; None while a process starts."""
@@ -146,7 +146,7 @@ class CodecWorkers:
 
     async def __aexit__(self, *_: object) -> None:
         for tenant in list(self._processes):
-            await self._end(tenant)
+            await self._end_process(tenant)
 
     async def run(
         self, tenant: str, codec: Codec, calls: Sequence[CodecCall], *, logging: bool = False
@@ -158,19 +158,19 @@ class CodecWorkers:
         request = RunRequest(codec.version, list(calls), logging=logging)
         return (await self._request_answer(tenant, request, len(calls), codec)).outcomes
 
-    async def run_each(
+    async def run_despite_crashes(
         self, tenant: str, codec: Codec, calls: Sequence[CodecCall]
     ) -> Sequence[CallOutcome]:
         """Return the outcomes of calls; a call that ends its process fails alone.
 
-        The other calls run again in smaller batches. After `MAX_LOST` calls that end their process,
-        the remaining calls are rejected.
+        The other calls run again in smaller batches. After `MAX_LOST_CALLS` calls that end their
+        process, the remaining calls are rejected.
         """
         outcomes: list[CallOutcome] = []
         batches, lost = [calls], 0
         while batches:
             batch = batches.pop()
-            if lost == MAX_LOST:
+            if lost == MAX_LOST_CALLS:
                 outcomes += [LOST_OUTCOME] * len(batch)
                 continue
             made = await self.run(tenant, codec, batch)
@@ -190,7 +190,7 @@ class CodecWorkers:
         request = RunRequest(codec.version, list(calls), seconds=seconds)
         return await self._request_answer(tenant, request, len(calls), codec)
 
-    async def read(
+    async def find_functions(
         self, tenant: str, scripts: Sequence[str], names: Sequence[str]
     ) -> list[CallOutcome]:
         """Return which of `names` are functions of each script, or its fault."""
@@ -202,50 +202,54 @@ class CodecWorkers:
         return time.monotonic() > self._due.get(tenant, since + self._late_seconds)
 
     async def _request_answer(
-        self, tenant: str, request: Request, count: int, codec: Codec | None = None
+        self, tenant: str, request: WorkerRequest, count: int, codec: Codec | None = None
     ) -> BatchResult:
         async with self._turns.slot(tenant):
             started = time.monotonic()
-            self._due[tenant] = started + START_SECONDS
+            self._due[tenant] = started + MAX_START_SECONDS
             try:
-                process = await self._process(tenant)
+                process = await self._get_process(tenant)
                 seconds = self._late_seconds + SECONDS_PER_FRAME * count
                 self._due[tenant] = time.monotonic() + seconds
-                async with asyncio.timeout(ANSWER_SECONDS + SECONDS_PER_CALL * count):
-                    answered = await _request(process, request, codec)
+                async with asyncio.timeout(
+                    ANSWER_TIMEOUT_SECONDS + ANSWER_SECONDS_PER_CALL * count
+                ):
+                    answered = await _request_with_codec(process, request, codec)
             except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
                 log.warning("a codec process was lost and is restarted: %s", type(error).__name__)
-                await self._end(tenant)
+                await self._end_process(tenant)
                 return BatchResult([LOST_OUTCOME] * count, time.monotonic() - started)
             except asyncio.CancelledError:
-                await self._end(tenant)  # the next call would read its answer
+                await self._end_process(tenant)  # the next call would read its answer
                 raise
             finally:
                 del self._due[tenant]
-            if process_memory(process) > LARGEST_PROCESS:
-                await self._end(tenant)
+            if process_memory(process) > MAX_PROCESS_BYTES:
+                await self._end_process(tenant)
             return answered
 
-    async def _process(self, tenant: str) -> Process:
+    async def _get_process(self, tenant: str) -> Process:
         process = self._processes.pop(tenant, None)
         if process is None or process.returncode is not None:
             if len(self._processes) >= self._maximum:
-                await self._end(
+                await self._end_process(
                     next(idle for idle in self._processes if not self._turns.held(idle))
                 )
             self._processes[tenant] = None
-            process = await start_worker(WORKER_MODULE, largest=LARGEST_ANSWER)
+            process = await start_worker(WORKER_MODULE, largest=MAX_ANSWER_BYTES)
         self._processes[tenant] = process
         return process
 
-    async def _end(self, tenant: str) -> None:
+    async def _end_process(self, tenant: str) -> None:
         process = self._processes.pop(tenant, None)
         if process is not None:
             kill_worker(process)
             await wait_killed(process)
 
 
-async def _request(process: Process, request: Request, codec: Codec | None) -> BatchResult:
+async def _request_with_codec(
+    process: Process, request: WorkerRequest, codec: Codec | None
+) -> BatchResult:
     answer = _decode_response(await send_request(process, _encode_request(request)))
     if answer is None:
         whole = msgspec.structs.replace(request, codec=codec)

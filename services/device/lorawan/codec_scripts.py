@@ -25,7 +25,7 @@ from services.device.things.codec_model import (
     CodecStep,
 )
 
-_LEVELS = re.compile("[.#]")
+_LEVEL_SEPARATOR = re.compile("[.#]")
 
 
 def nest_keys(values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
@@ -35,21 +35,21 @@ def nest_keys(values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     earlier key a later one. Keys nest at every level.
     """
     faults: list[Fault] = []
-    if not _has_levels(values, 0):
+    if not _has_nested_keys(values, 0):
         return values, faults
     return _nest(values, "properties", 1, faults), faults
 
 
-def _has_levels(value: Any, depth: int) -> bool:
+def _has_nested_keys(value: Any, depth: int) -> bool:
     if depth > MAX_DEPTH:
         return False
     if isinstance(value, dict):
-        if _LEVELS.search("\n".join(value)):
+        if _LEVEL_SEPARATOR.search("\n".join(value)):
             return True
         value = value.values()
     elif not isinstance(value, list):
         return False
-    return any(_has_levels(item, depth + 1) for item in value if isinstance(item, dict | list))
+    return any(_has_nested_keys(item, depth + 1) for item in value if isinstance(item, dict | list))
 
 
 def _nest(value: Any, path: str, depth: int, faults: list[Fault]) -> Any:
@@ -60,17 +60,19 @@ def _nest(value: Any, path: str, depth: int, faults: list[Fault]) -> Any:
     if not isinstance(value, dict):
         return value
     nested: dict[str, Any] = {}
-    for key in sorted(value, key=lambda key: _LEVELS.search(key) is not None):
+    for key in sorted(value, key=lambda key: _LEVEL_SEPARATOR.search(key) is not None):
         place = f"{path}.{key[:MAX_KEY]}"
-        levels = _LEVELS.split(key)
+        levels = _LEVEL_SEPARATOR.split(key)
         if depth + len(levels) > MAX_DEPTH + 1:
             faults.append(Fault(place, f"has more than {MAX_DEPTH} levels"))
             continue
-        _put(nested, levels, _nest(value[key], place, depth + len(levels), faults), place, faults)
+        _put_nested(
+            nested, levels, _nest(value[key], place, depth + len(levels), faults), place, faults
+        )
     return nested
 
 
-def _put(
+def _put_nested(
     place: dict[str, Any], levels: list[str], value: Any, path: str, faults: list[Fault]
 ) -> None:
     *above, key = levels
@@ -83,29 +85,29 @@ def _put(
         place[key] = value
     elif isinstance(place[key], dict) and isinstance(value, dict):
         for inner, item in value.items():
-            _put(place[key], [inner], item, f"{path}.{inner[:MAX_KEY]}", faults)
+            _put_nested(place[key], [inner], item, f"{path}.{inner[:MAX_KEY]}", faults)
     elif place[key] != value:
         faults.append(Fault(path, "is ignored: another value has the same key"))
 
 
-def is_expected(decoded: dict[str, Any], expected: dict[str, Any]) -> bool:
+def equals_example(decoded: dict[str, Any], expected: dict[str, Any]) -> bool:
     """Return whether decoded values equal an example, whose keys may be nested.
 
     Text that is a number equals the number: a numeric property accepts both.
     """
-    return _equals(decoded, nest_keys(expected)[0], 0)
+    return _equals_at_depth(decoded, nest_keys(expected)[0], 0)
 
 
-def _equals(decoded: Any, expected: Any, depth: int) -> bool:
+def _equals_at_depth(decoded: Any, expected: Any, depth: int) -> bool:
     if decoded == expected or depth > MAX_DEPTH:
         return bool(decoded == expected)
     if isinstance(decoded, dict) and isinstance(expected, dict):
         return decoded.keys() == expected.keys() and all(
-            _equals(decoded[key], expected[key], depth + 1) for key in decoded
+            _equals_at_depth(decoded[key], expected[key], depth + 1) for key in decoded
         )
     if isinstance(decoded, list) and isinstance(expected, list):
         return len(decoded) == len(expected) and all(
-            _equals(decoded_item, other, depth + 1)
+            _equals_at_depth(decoded_item, other, depth + 1)
             for decoded_item, other in zip(decoded, expected, strict=True)
         )
     texts = isinstance(decoded, str), isinstance(expected, str)
@@ -113,7 +115,7 @@ def _equals(decoded: Any, expected: Any, depth: int) -> bool:
     return number is not None and number in (decoded, expected)
 
 
-DECODERS = {
+DECODER_ENTRY_POINTS = {
     "decodeUplink": [CodecArgument("input")],
     "Decode": [
         CodecArgument("fPort"),
@@ -123,7 +125,7 @@ DECODERS = {
     "Decoder": [CodecArgument("bytes", payload=True), CodecArgument("port")],
 }
 """Entry points of decoders; the first existing one counts."""
-ENCODERS = {
+ENCODER_ENTRY_POINTS = {
     "encodeDownlink": [CodecArgument("input")],
     "Encode": [
         CodecArgument("fPort"),
@@ -132,8 +134,8 @@ ENCODERS = {
     ],
     "Encoder": [CodecArgument("obj", payload=True), CodecArgument("port")],
 }
-ENTRY_POINTS = (*DECODERS, *ENCODERS)
-BYTE = 256
+ENTRY_POINTS = (*DECODER_ENTRY_POINTS, *ENCODER_ENTRY_POINTS)
+BYTE_VALUES = 256
 """Values of a byte."""
 
 
@@ -164,22 +166,22 @@ def find_entry_point(
     return []
 
 
-def read_decoded(steps: Sequence[CodecStep], value: Any) -> DecodedUplink:
+def parse_decoder_result(steps: Sequence[CodecStep], value: Any) -> DecodedUplink:
     """Return the values of a decoder; raise `CodecFailed` for errors or no object.
 
     Nested keys (`plan.days`, `plan.days#sunday`) become objects, at every level.
     """
     warnings: list[str] = []
     if steps[-1].entry == "decodeUplink":
-        answer = _check_answer(value)
-        warnings, value = _texts(answer, "warnings"), answer.get("data")
+        answer = _check_ts013_result(value)
+        warnings, value = _list_texts(answer, "warnings"), answer.get("data")
     if not isinstance(value, dict):
         raise CodecFailed("returns no object")
     properties, faults = nest_keys(value)
     return DecodedUplink(properties, warnings, faults)
 
 
-def read_encoded(steps: Sequence[CodecStep], value: Any, port: int) -> EncodedDownlink:
+def parse_encoder_result(steps: Sequence[CodecStep], value: Any, port: int) -> EncodedDownlink:
     """Return the bytes of an encoder; raise `CodecFailed` for errors or no bytes.
 
     `port` applies unless the codec returns another one. The fraction of a byte is cut off, as
@@ -187,28 +189,28 @@ def read_encoded(steps: Sequence[CodecStep], value: Any, port: int) -> EncodedDo
     """
     warnings: list[str] = []
     if steps[-1].entry == "encodeDownlink":
-        answer = _check_answer(value)
-        warnings, value = _texts(answer, "warnings"), answer.get("bytes")
+        answer = _check_ts013_result(value)
+        warnings, value = _list_texts(answer, "warnings"), answer.get("bytes")
         port = answer.get("fPort") or port
     if not isinstance(value, list) or len(value) > MAX_FRAME_BYTES:
         raise CodecFailed(f"returns no array of at most {MAX_FRAME_BYTES} bytes")
     for at, byte in enumerate(value):
-        if type(byte) not in (int, float) or not 0 <= byte < BYTE:
+        if type(byte) not in (int, float) or not 0 <= byte < BYTE_VALUES:
             raise CodecFailed(f"returns {byte!r:.40} as byte {at}")
     if type(port) is not int or not 1 <= port <= MAX_LORAWAN_PORT:
         raise CodecFailed(f"returns {port!r:.40} as port")
     return EncodedDownlink(bytes(map(int, value)), port, warnings)
 
 
-def _check_answer(value: Any) -> dict[str, Any]:
+def _check_ts013_result(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CodecFailed("returns no object")
-    if errors := _texts(value, "errors"):
+    if errors := _list_texts(value, "errors"):
         raise CodecFailed("; ".join(errors))
     return value
 
 
-def _texts(answer: dict[str, Any], name: str) -> list[str]:
+def _list_texts(answer: dict[str, Any], name: str) -> list[str]:
     texts = answer.get(name) or []
     return (
         [str(text)[:500] for text in texts[:20]] if isinstance(texts, list) else [str(texts)[:500]]
@@ -217,7 +219,7 @@ def _texts(answer: dict[str, Any], name: str) -> list[str]:
 
 HISTORY_KEY = "history"
 """Decoded key of past readings. Keys that end with `_history` hold past readings too."""
-MAX_READINGS = 255
+MAX_READINGS_PER_FRAME = 255
 """Maximum readings of a frame: it has at most as many bytes."""
 
 
@@ -231,8 +233,8 @@ def extract_past_readings(
     """
     past: dict[int, dict[str, Any]] = {}
     faults: list[Fault] = []
-    for place, row in _pop_rows(decoded, tsl, faults):
-        ts = _read_time(row)
+    for place, row in _pop_past_rows(decoded, tsl, faults):
+        ts = _row_time_ms(row)
         if ts is None:
             faults.append(Fault(place, "needs a timestamp in seconds or milliseconds"))
             continue
@@ -254,17 +256,18 @@ def extract_past_readings(
     return [PastReading(*item) for item in past.items()], faults
 
 
-def _pop_rows(
+def _pop_past_rows(
     decoded: dict[str, Any], tsl: Tsl, faults: list[Fault]
 ) -> list[tuple[str, dict[str, Any]]]:
     rows_by_key: list[tuple[str, Any]] = []
     for key in [key for key in decoded if key == HISTORY_KEY or key.endswith("_history")]:
         if tsl.property(key) is None and _are_past_readings(decoded[key]):
             rows_by_key += [(f"{key}[{at}]", row) for at, row in enumerate(decoded.pop(key))]
-    if len(rows_by_key) > MAX_READINGS:
+    if len(rows_by_key) > MAX_READINGS_PER_FRAME:
         faults.append(
             Fault(
-                HISTORY_KEY, f"has {len(rows_by_key)} readings; a frame has at most {MAX_READINGS}"
+                HISTORY_KEY,
+                f"has {len(rows_by_key)} readings; a frame has at most {MAX_READINGS_PER_FRAME}",
             )
         )
         return []
@@ -280,7 +283,7 @@ def _are_past_readings(rows: Any) -> bool:
     )
 
 
-def _read_time(row: dict[str, Any]) -> float | None:
+def _row_time_ms(row: dict[str, Any]) -> float | None:
     """Return the time of a row in ms, or None."""
     timestamp = row.get("timestamp")
     if isinstance(timestamp, str):
@@ -300,7 +303,7 @@ class DecodeResult(NamedTuple):
     reason: str = ""
 
     @property
-    def rejection(self) -> str:
+    def rejection_reason(self) -> str:
         """Return why the frame is rejected in whole or in part, or an empty string."""
         return (self.reason or _join_faults(self.faults))[:LONGEST_REASON]
 
@@ -313,7 +316,7 @@ def check_decoded_frame(
     Past readings must be of `oldest` to `newest` (ms).
     """
     try:
-        decoded, _, left_out = read_decoded(codec.decoder, outcome.result())
+        decoded, _, left_out = parse_decoder_result(codec.decoder, outcome.result())
     except CodecFailed as error:
         return DecodeResult({}, [], [], f"the codec {error}")
     readings, faults = extract_past_readings(decoded, tsl, oldest, newest)

@@ -16,20 +16,20 @@ from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import (
-    DECODERS,
-    ENCODERS,
+    DECODER_ENTRY_POINTS,
+    ENCODER_ENTRY_POINTS,
     ENTRY_POINTS,
+    equals_example,
     extract_past_readings,
     find_entry_point,
-    is_expected,
-    read_decoded,
-    read_encoded,
+    parse_decoder_result,
+    parse_encoder_result,
 )
 from services.device.lorawan.history_request import (
-    CHECK_SECONDS,
-    build_calls,
-    check_requests,
-    find_candidates,
+    MAX_CHECK_SECONDS,
+    build_test_calls,
+    choose_history_request,
+    find_range_services,
 )
 from services.device.lorawan.schemas import (
     CodecFault,
@@ -51,13 +51,13 @@ from services.device.things.product_model import (
 from services.device.things.product_store import ProductStore
 from services.device.things.specifications import TslStore
 
-LATEST_MS = 2**53 - 1
+LATEST_TEST_READING_MS = 2**53 - 1
 """Latest time of a past reading in a test: all times, because frames in documents are old."""
 MAX_CODEC_BYTES = 1024 * 1024
 """Maximum bytes of a codec with its examples."""
-MAX_TESTS = 4
+MAX_CONCURRENT_TESTS = 4
 """Maximum concurrent imports and tests of a tenant in a process."""
-SINGLE_SCRIPT = "script"
+SINGLE_SCRIPT_NAME = "script"
 """Name of a script that was sent without a name."""
 
 
@@ -107,10 +107,10 @@ class CodecService:
 
         Raises `InvalidInput` with every fault of scripts, functions and examples.
         """
-        with self._count_test(tenant):
-            codec = await self._read_codec(tenant, body)
+        with self._hold_test_slot(tenant):
+            codec = await self._build_codec(tenant, body)
             await self._check_examples(tenant, codec, body.examples)
-            history = await self._history_request(tenant, codec, document)
+            history = await self._find_history_request(tenant, codec, document)
         stored = copy_fields(ProductCodec, codec, examples=body.examples, history=history)
         if len(msgspec.json.encode(stored)) > MAX_CODEC_BYTES:
             raise InvalidInput(f"must be at most {MAX_CODEC_BYTES} bytes in all", field="scripts")
@@ -148,8 +148,8 @@ class CodecService:
         if body.on:
             product = await self._products.get(tenant, model)
             tsl = await self._tsls.find(tenant, model, product.current_version)
-            with self._count_test(tenant):
-                stored.history = await self._history_request(
+            with self._hold_test_slot(tenant):
+                stored.history = await self._find_history_request(
                     tenant, extract_codec(stored), tsl.document
                 )
             if stored.history is None or stored.history.fault:
@@ -169,9 +169,9 @@ class CodecService:
             raise InvalidInput("either bytes or values are needed", field="values")
         content = body.content() if body.values is None else body.values
         product = await self._products.get(tenant, model)
-        with self._count_test(tenant):
+        with self._hold_test_slot(tenant):
             if body.codec is not None:
-                codec = await self._read_codec(tenant, body.codec)
+                codec = await self._build_codec(tenant, body.codec)
             else:
                 codec = extract_codec(await self.get(principal, model))
             if body.values is not None and not codec.encoder:
@@ -183,19 +183,21 @@ class CodecService:
         tsl = await self._tsls.find(tenant, model, product.current_version)
         try:
             if body.values is None:
-                result = _test_decoder(codec, outcome, tsl)
+                result = _decoder_test_result(codec, outcome, tsl)
             else:
-                result = _test_encoder(codec, outcome, body.port, _write_faults(tsl, body.values))
+                result = _encoder_test_result(
+                    codec, outcome, body.port, _find_write_faults(tsl, body.values)
+                )
         except CodecFailed as error:
             result = CodecTestResult(fault=str(error))
         result.log = outcome.log
         return result
 
     @contextmanager
-    def _count_test(self, tenant: str) -> Iterator[None]:
-        """Count a running test; raise `TooManyRequests` at `MAX_TESTS`."""
-        if self._running_tests[tenant] >= MAX_TESTS:
-            text = f"at most {MAX_TESTS} codecs are tested at a time"
+    def _hold_test_slot(self, tenant: str) -> Iterator[None]:
+        """Count a running test; raise `TooManyRequests` at `MAX_CONCURRENT_TESTS`."""
+        if self._running_tests[tenant] >= MAX_CONCURRENT_TESTS:
+            text = f"at most {MAX_CONCURRENT_TESTS} codecs are tested at a time"
             raise TooManyRequests(text, retry_after=1.0)
         self._running_tests[tenant] += 1
         try:
@@ -205,11 +207,11 @@ class CodecService:
             if not self._running_tests[tenant]:
                 del self._running_tests[tenant]
 
-    async def _read_codec(self, tenant: str, body: PutCodec) -> Codec:
+    async def _build_codec(self, tenant: str, body: PutCodec) -> Codec:
         """Return the codec of a body; raise `InvalidInput` with every fault."""
         if (body.script is None) == (not body.scripts):
             raise InvalidInput("either script or scripts is needed", field="script")
-        scripts = body.scripts if body.script is None else {SINGLE_SCRIPT: body.script}
+        scripts = body.scripts if body.script is None else {SINGLE_SCRIPT_NAME: body.script}
         prefix = "scripts." if body.script is None else ""
         paths = {name: f"{prefix}{name}" for name in scripts}
         faults = [Fault(paths[name], "contains a NUL") for name in scripts if "\0" in scripts[name]]
@@ -218,7 +220,7 @@ class CodecService:
         if faults:
             raise InvalidInput.from_faults(faults)
         names = {*ENTRY_POINTS, *(step.entry for step in (*body.decoder, *body.encoder))}
-        outcomes = await self._workers.read(tenant, list(scripts.values()), sorted(names))
+        outcomes = await self._workers.find_functions(tenant, list(scripts.values()), sorted(names))
         functions: dict[str, list[str]] = {}
         for name, outcome in zip(scripts, outcomes, strict=True):
             functions[name] = outcome.value or []
@@ -241,26 +243,26 @@ class CodecService:
         faults = []
         for path, example, outcome in zip(paths, examples, outcomes, strict=True):
             try:
-                decoded = read_decoded(codec.decoder, outcome.result()).properties
+                decoded = parse_decoder_result(codec.decoder, outcome.result()).properties
             except CodecFailed as error:
                 faults.append(Fault(path, str(error)))
                 continue
-            if example.expected is not None and not is_expected(decoded, example.expected):
+            if example.expected is not None and not equals_example(decoded, example.expected):
                 text = msgspec.json.encode(decoded).decode()
                 faults.append(Fault(f"{path}.expected", f"the codec returns {text:.500}"))
         if faults:
             raise InvalidInput.from_faults(faults)
 
-    async def _history_request(
+    async def _find_history_request(
         self, tenant: str, codec: Codec, document: TslDocument
     ) -> HistoryRequest | None:
         """Return the service that requests past readings, or None."""
-        services = find_candidates(document) if codec.encoder else []
+        services = find_range_services(document) if codec.encoder else []
         if not services:
             return None
-        calls = build_calls(services)
-        answered = await self._workers.run_within(CHECK_SECONDS, tenant, codec, calls)
-        return check_requests(codec, services, answered.outcomes)
+        calls = build_test_calls(services)
+        answered = await self._workers.run_within(MAX_CHECK_SECONDS, tenant, codec, calls)
+        return choose_history_request(codec, services, answered.outcomes)
 
 
 def _assemble_codec(
@@ -281,18 +283,21 @@ def _assemble_codec(
         raise InvalidInput.from_faults(faults)
     if body.decoder:
         return Codec(scripts=scripts, decoder=body.decoder, encoder=body.encoder)
-    decoder, encoder = find_entry_point(functions, DECODERS), find_entry_point(functions, ENCODERS)
+    decoder, encoder = (
+        find_entry_point(functions, DECODER_ENTRY_POINTS),
+        find_entry_point(functions, ENCODER_ENTRY_POINTS),
+    )
     if not decoder:
-        entry_points = ", ".join(DECODERS)
-        field = "scripts" if body.scripts else SINGLE_SCRIPT
+        entry_points = ", ".join(DECODER_ENTRY_POINTS)
+        field = "scripts" if body.scripts else SINGLE_SCRIPT_NAME
         raise InvalidInput(f"has no function {entry_points}", field=field)
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)
 
 
-def _test_decoder(codec: Codec, outcome: CallOutcome, tsl: Tsl) -> CodecTestResult:
-    properties, warnings, left_out = read_decoded(codec.decoder, outcome.result())
+def _decoder_test_result(codec: Codec, outcome: CallOutcome, tsl: Tsl) -> CodecTestResult:
+    properties, warnings, left_out = parse_decoder_result(codec.decoder, outcome.result())
     decoded = dict(properties)
-    readings, bad = extract_past_readings(decoded, tsl, 0, LATEST_MS)
+    readings, bad = extract_past_readings(decoded, tsl, 0, LATEST_TEST_READING_MS)
     accepted, faults = tsl.check_decoded(decoded)
     return CodecTestResult(
         properties=properties,
@@ -303,10 +308,10 @@ def _test_decoder(codec: Codec, outcome: CallOutcome, tsl: Tsl) -> CodecTestResu
     )
 
 
-def _test_encoder(
+def _encoder_test_result(
     codec: Codec, outcome: CallOutcome, port: int, refused: list[CodecFault]
 ) -> CodecTestResult:
-    sent = read_encoded(codec.encoder, outcome.result(), port)
+    sent = parse_encoder_result(codec.encoder, outcome.result(), port)
     return CodecTestResult(
         hex=sent.content.hex(),
         base64=msgspec.to_builtins(sent.content),
@@ -316,7 +321,7 @@ def _test_encoder(
     )
 
 
-def _write_faults(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
+def _find_write_faults(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
     """Return the faults of writing `values`; service calls have none."""
     properties: dict[str, Any] = {k: value for k, value in values.items() if not tsl.service(k)}
     if not properties:

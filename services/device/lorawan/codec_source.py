@@ -24,17 +24,17 @@ _GLOBAL_NAMES = (
     f"{_OBJECT_NAMES}|atob|btoa|decodeURI|decodeURIComponent|encodeURI|encodeURIComponent|escape|eval"
     "|isFinite|isNaN|parseFloat|parseInt|unescape|exports|module"
 )
-EVERYTHING = ["*"]
+ALL_BUILT_INS = ["*"]
 """All built-in objects."""
-COMMON = [
+COMMON_PROTOTYPES = [
     f"{name}.prototype"
     for name in ("Object", "Array", "String", "Number", "Boolean", "Function", "Date", "RegExp")
 ]
 """Prototypes that a script can reach without their constructors."""
-MAX_DECLARED = 500
+MAX_CHECKED_NAMES = 500
 """Maximum number of declared names that are checked."""
 
-CACHE_SIZE = 16
+MAX_CACHED_SCRIPTS = 16
 """Number of analysed scripts in the cache."""
 
 _COMMENT_OR_LITERAL = re.compile(
@@ -46,7 +46,7 @@ _COMMENT_OR_LITERAL = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_TEMPLATE_PART = re.compile(r"\$\{([^{}]*)\}")
+_TEMPLATE_EXPRESSION = re.compile(r"\$\{([^{}]*)\}")
 _ASSIGNMENT = r"(?:(?:[-+*/%&|^]|\*\*|<<|>>>?|&&|\|\||\?\?)?=(?![=>])|\+\+|--)"
 _OBJECT_USE = re.compile(
     rf"""
@@ -57,8 +57,8 @@ _OBJECT_USE = re.compile(
     """,
     re.VERBOSE,
 )
-_BEFORE_READ = re.compile(r"\b(?:new|instanceof|typeof|extends|function|class)\s+$")
-_BEFORE_DELETION = re.compile(r"\bdelete\s+$|(?:\+\+|--)\s*$")
+_READ_PREFIX = re.compile(r"\b(?:new|instanceof|typeof|extends|function|class)\s+$")
+_DELETION_PREFIX = re.compile(r"\bdelete\s+$|(?:\+\+|--)\s*$")
 _PROTOTYPE_ACCESS = re.compile(
     r"__proto__|\bgetPrototypeOf\b|\.\s*constructor\b(?!\s*(?:=|!=|&&|\)|\.\s*name\b))"
 )
@@ -77,12 +77,12 @@ _DECLARATION_LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;
 _LEXICAL_DECLARATION = re.compile(
     rf"\b(?:let|const|class)\s+(?:[^;=()]*,\s*)?({_GLOBAL_NAMES})(?![\w$])"
 )
-_BUILT_IN = re.compile(_GLOBAL_NAMES)
+_BUILT_IN_NAME = re.compile(_GLOBAL_NAMES)
 _GLOBAL_ASSIGNMENT = re.compile(rf"(?<![\w$])({_GLOBAL_NAMES})\s*{_ASSIGNMENT}")
-_OWN_BUFFER = re.compile(r"\b(?:function|class|let|const)\s+Buffer\b")
-_EVALUATION = r"\bFunction\s*\(|\.\s*constructor\s*\(|\beval\b"
-_GLOBAL_OBJECT_USE = re.compile(rf"\bglobalThis\b|\bthis\b|{_EVALUATION}")
-_COMPUTED_GLOBAL_USE = re.compile(rf"\b(?:globalThis|this)\s*\[|{_EVALUATION}")
+_BUFFER_DECLARATION = re.compile(r"\b(?:function|class|let|const)\s+Buffer\b")
+_EVALUATION_CALL = r"\bFunction\s*\(|\.\s*constructor\s*\(|\beval\b"
+_GLOBAL_OBJECT_USE = re.compile(rf"\bglobalThis\b|\bthis\b|{_EVALUATION_CALL}")
+_COMPUTED_GLOBAL_USE = re.compile(rf"\b(?:globalThis|this)\s*\[|{_EVALUATION_CALL}")
 _OBJECT_NAME_TEXT = re.compile(rf"[\"'`]({_OBJECT_NAMES})[\"'`]")
 _MEMBER_NAME = re.compile(r"""[."'`]\s*([\w$]+)""")
 _EXPORT_DECLARATION = re.compile(
@@ -94,7 +94,7 @@ _RENAMED_EXPORT = re.compile(r"([\w$]+)\s+as\s+([\w$]+)")
 _STRICT_DIRECTIVE = re.compile(r"""(?:\s|//[^\n]*\n|/\*.*?\*/)*(["'])use strict\1""", re.DOTALL)
 
 
-class Script(msgspec.Struct, frozen=True):
+class AnalysedScript(msgspec.Struct, frozen=True):
     """A script and how the engine must run it."""
 
     source: str
@@ -113,24 +113,24 @@ class Script(msgspec.Struct, frozen=True):
     """Whether it needs `Buffer`."""
 
 
-@lru_cache(CACHE_SIZE)
-def read_script(source: str) -> Script:
+@lru_cache(MAX_CACHED_SCRIPTS)
+def analyse_script(source: str) -> AnalysedScript:
     """Analyse a script; a module becomes a strict script."""
     source, exports = _EXPORT_DECLARATION.subn(_replace_export, source)
     if exports:
         source = f'"use strict";{source}'
     code = _COMMENT_OR_LITERAL.sub(_blank_match, source)
     lexical, declared = set(_LEXICAL_DECLARATION.findall(code)), _DECLARATION.findall(code)
-    buffer = "Buffer" in code and _OWN_BUFFER.search(code) is None
-    run = source if re.search(_EVALUATION, code) else code  # evaluated text is code, too
-    changed = {*_find_changed_paths(run), *_find_named_objects(source, code)} - (
+    buffer = "Buffer" in code and _BUFFER_DECLARATION.search(code) is None
+    run = source if re.search(_EVALUATION_CALL, code) else code  # evaluated text is code, too
+    changed = {*_find_changed_paths(run), *_find_objects_named_in_strings(source, code)} - (
         set() if buffer else {"Buffer", "Buffer.prototype"}
     )
-    return Script(
+    return AnalysedScript(
         source=source,
         strict=_STRICT_DIRECTIVE.match(source) is not None,
         exports=re.search(r"\b(?:exports|module)\b", code) is not None,
-        parameters=sorted({name for name in declared if _BUILT_IN.fullmatch(name)} - lexical),
+        parameters=sorted({name for name in declared if _BUILT_IN_NAME.fullmatch(name)} - lexical),
         replaced=sorted(set(_GLOBAL_ASSIGNMENT.findall(code)) - lexical),
         globals=sorted(_find_global_reads(source, code)),
         changeable=sorted(changed),
@@ -151,13 +151,13 @@ def _blank_match(match: re.Match[str]) -> str:
     text = match[0].lstrip()
     if text.startswith(("/*", "//")):
         return " "
-    return f'"" {" ".join(_TEMPLATE_PART.findall(text))}' if text.startswith("`") else '""'
+    return f'"" {" ".join(_TEMPLATE_EXPRESSION.findall(text))}' if text.startswith("`") else '""'
 
 
 def _find_changed_paths(code: str) -> Iterator[str]:
     """Yield paths of built-in objects that code may change."""
     if _PROTOTYPE_ACCESS.search(code):
-        yield from COMMON
+        yield from COMMON_PROTOTYPES
     if _ARRAY_METHOD_ASSIGNMENT.search(code):
         yield "Array.prototype"
     if _COMMON_METHOD_ASSIGNMENT.search(code):
@@ -165,7 +165,7 @@ def _find_changed_paths(code: str) -> Iterator[str]:
     for use in _OBJECT_USE.finditer(code):
         name, then = use["name"], use["then"].strip()
         before = code[max(use.start() - 16, 0) : use.start()]
-        assigned = then not in ("", "(", "[", "{") or _BEFORE_DELETION.search(before) is not None
+        assigned = then not in ("", "(", "[", "{") or _DELETION_PREFIX.search(before) is not None
         prototype = f"{name}.prototype"
         if use["prototype"]:
             if assigned or not use["member"]:
@@ -173,11 +173,11 @@ def _find_changed_paths(code: str) -> Iterator[str]:
         elif use["member"]:
             if assigned:
                 yield from (name, prototype)
-        elif then != "(" and not _BEFORE_READ.search(before):
+        elif then != "(" and not _READ_PREFIX.search(before):
             yield from (name, prototype)
 
 
-def _find_named_objects(source: str, code: str) -> Iterator[str]:
+def _find_objects_named_in_strings(source: str, code: str) -> Iterator[str]:
     """Yield built-in objects that code can reach by names in strings."""
     if _COMPUTED_GLOBAL_USE.search(code):
         for name in _OBJECT_NAME_TEXT.findall(source):
@@ -194,7 +194,7 @@ def _find_global_reads(source: str, code: str) -> set[str]:
         declared |= {re.split(r"[^\w$]", name.strip())[0] for name in names.split(",")}
     if not _COMPUTED_GLOBAL_USE.search(code):
         declared &= set(_MEMBER_NAME.findall(source))
-    return set(sorted(declared)[:MAX_DECLARED])
+    return set(sorted(declared)[:MAX_CHECKED_NAMES])
 
 
 def _outside_braces(code: str) -> str:

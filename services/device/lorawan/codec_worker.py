@@ -20,21 +20,21 @@ from services.device.lorawan.codec_calls import (
     CallOutcome,
     CodecCall,
     FunctionsRequest,
-    Request,
-    Response,
+    WorkerRequest,
+    WorkerResponse,
 )
 from services.device.lorawan.codec_context import (
-    NO_MEMORY,
+    OUT_OF_MEMORY_FAULT,
     CodecInterrupted,
     LoadedCodec,
-    ScriptReader,
+    ScriptInspector,
 )
-from services.device.lorawan.codec_source import EVERYTHING
+from services.device.lorawan.codec_source import ALL_BUILT_INS
 from services.device.things.codec_model import Codec, CodecFailed
 
-MAX_LOADED = 8
+MAX_LOADED_CODECS = 8
 """Maximum number of loaded codecs."""
-MEMORY = 192 * 1024 * 1024
+MAX_ADDED_BYTES = 192 * 1024 * 1024
 """Bytes that the process may use in addition to its initial memory."""
 MAX_DEPTH = 500
 """Maximum levels of a result; the service itself handles more."""
@@ -43,53 +43,53 @@ KILL_SECONDS = 2.0
 
 QuickJS checks its own limit between operations, and cannot interrupt some long built-ins.
 """
-LARGEST_BITS = 63
+MAX_INTEGER_BITS = 63
 """Maximum bits of an integer, without its sign."""
-MAX_INTERRUPTED = 3
+MAX_INTERRUPTED_CALLS = 3
 """Interrupted calls in a row after which the rest of a batch is rejected."""
 
 
-_FROZEN = re.compile(
+_FROZEN_OBJECT_ERROR = re.compile(
     "TypeError: .*(is read-only|not extensible|not configurable|not delete property|no setter for)"
 )
 """Fault of a script that changes a built-in object which the analysis has missed."""
 
-_decode_request = msgspec.msgpack.Decoder(Request).decode
-_encode_answer = msgspec.msgpack.Encoder().encode
+_decode_request = msgspec.msgpack.Decoder(WorkerRequest).decode
+_encode_msgpack = msgspec.msgpack.Encoder().encode
 
 
 def main() -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
     sys.setrecursionlimit(MAX_DEPTH)
-    confine(MEMORY, timer=True)
-    loaded: OrderedDict[str, WarmCodec] = OrderedDict()
+    confine(MAX_ADDED_BYTES, timer=True)
+    loaded: OrderedDict[str, ReloadableCodec] = OrderedDict()
     while (request := read_frame(0)) is not None:
         write_frame(1, _encode_response(_handle_request(loaded, _decode_request(request))))
 
 
-def _encode_response(answer: Response) -> bytes:
+def _encode_response(answer: WorkerResponse) -> bytes:
     """Encode a response; integers beyond 64 bits become floats, as in JavaScript."""
     try:
-        return _encode_answer(answer)
+        return _encode_msgpack(answer)
     except OverflowError:
         whole = answer or BatchResult([])
         outcomes = [
-            CallOutcome(_shrink(outcome.value), outcome.fault, outcome.log)
+            CallOutcome(_large_integers_to_float(outcome.value), outcome.fault, outcome.log)
             for outcome in whole.outcomes
         ]
-        return _encode_answer(BatchResult(outcomes, whole.seconds))
+        return _encode_msgpack(BatchResult(outcomes, whole.seconds))
 
 
-def _shrink(value: Any) -> Any:
+def _large_integers_to_float(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _shrink(item) for key, item in value.items()}
+        return {key: _large_integers_to_float(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shrink(item) for item in value]
-    return float(value) if type(value) is int and value.bit_length() > LARGEST_BITS else value
+        return [_large_integers_to_float(item) for item in value]
+    return float(value) if type(value) is int and value.bit_length() > MAX_INTEGER_BITS else value
 
 
-class WarmCodec:
+class ReloadableCodec:
     """A codec and its context, which may have to be loaded again."""
 
     def __init__(self, codec: Codec) -> None:
@@ -98,14 +98,14 @@ class WarmCodec:
         self._changeable: list[str] | None = None
         self._broken = 0
 
-    def outcomes(
+    def run_calls(
         self, calls: list[CodecCall], seconds: float, *, logging: bool = False
     ) -> list[CallOutcome]:
         """Return the outcomes of a batch that may take `seconds` of processor time."""
         self._broken, end = 0, process_time() + seconds
         try:
             return [
-                self._outcome(call, logging=logging)
+                self._run_call(call, logging=logging)
                 if process_time() < end
                 else CallOutcome(fault="takes too long")
                 for call in calls
@@ -113,8 +113,8 @@ class WarmCodec:
         finally:
             _set_kill_timer(0)
 
-    def _outcome(self, call: CodecCall, *, logging: bool) -> CallOutcome:
-        if self._broken >= MAX_INTERRUPTED:
+    def _run_call(self, call: CodecCall, *, logging: bool) -> CallOutcome:
+        if self._broken >= MAX_INTERRUPTED_CALLS:
             return CallOutcome(fault="was ended several times in a row")
         _set_kill_timer(KILL_SECONDS)
         used, log = self._context is not None, list[str]()
@@ -129,33 +129,35 @@ class WarmCodec:
                     self._context = None
         except CodecInterrupted as error:
             self._context = None
-            if used and str(error) == NO_MEMORY:  # promises of earlier calls may hold it
-                return self._outcome(call, logging=logging)
+            if used and str(error) == OUT_OF_MEMORY_FAULT:  # promises of earlier calls may hold it
+                return self._run_call(call, logging=logging)
             self._broken += 1
             return CallOutcome(fault=str(error), log=log)
         except CodecFailed as error:
-            if self._changeable is None and _FROZEN.match(str(error)):
-                self._context, self._changeable = None, EVERYTHING
-                return self._outcome(call, logging=logging)
+            if self._changeable is None and _FROZEN_OBJECT_ERROR.match(str(error)):
+                self._context, self._changeable = None, ALL_BUILT_INS
+                return self._run_call(call, logging=logging)
             self._broken = 0
             return CallOutcome(fault=str(error), log=log)
         self._broken = 0
         return CallOutcome(value, log=log)
 
 
-def _handle_request(loaded: OrderedDict[str, WarmCodec], request: Request) -> Response:
+def _handle_request(
+    loaded: OrderedDict[str, ReloadableCodec], request: WorkerRequest
+) -> WorkerResponse:
     started = process_time()
     if isinstance(request, FunctionsRequest):
         return BatchResult([_find_functions(source, request.names) for source in request.scripts])
     if request.codec is not None:
-        loaded[request.version] = WarmCodec(request.codec)
+        loaded[request.version] = ReloadableCodec(request.codec)
     warm_codec = loaded.get(request.version)
     if warm_codec is None:
         return None
     loaded.move_to_end(request.version)
-    while len(loaded) > MAX_LOADED:
+    while len(loaded) > MAX_LOADED_CODECS:
         loaded.popitem(last=False)
-    outcomes = warm_codec.outcomes(request.calls, request.seconds, logging=request.logging)
+    outcomes = warm_codec.run_calls(request.calls, request.seconds, logging=request.logging)
     return BatchResult(outcomes, process_time() - started)
 
 
@@ -169,10 +171,10 @@ def _find_functions(
 ) -> CallOutcome:
     _set_kill_timer(KILL_SECONDS)
     try:
-        return CallOutcome(ScriptReader(source, changeable).functions(names))
+        return CallOutcome(ScriptInspector(source, changeable).find_functions(names))
     except CodecFailed as error:
-        if changeable is None and _FROZEN.match(str(error)):
-            return _find_functions(source, names, EVERYTHING)
+        if changeable is None and _FROZEN_OBJECT_ERROR.match(str(error)):
+            return _find_functions(source, names, ALL_BUILT_INS)
         return CallOutcome(fault=str(error))
     finally:
         _set_kill_timer(0)

@@ -14,9 +14,9 @@ from services.device.lorawan.frame_queries import FrameService
 from services.device.lorawan.gaps import GapService
 from services.device.lorawan.redecode_service import RedecodeService
 from services.device.lorawan.schemas import (
-    EXAMPLE,
-    HEALING,
-    TEST_EXAMPLE,
+    CODEC_EXAMPLE,
+    CODEC_TEST_EXAMPLE,
+    HEALING_EXAMPLE,
     CodecTestResult,
     FindFrames,
     FindGaps,
@@ -31,7 +31,7 @@ from services.device.lorawan.schemas import (
 from services.device.telemetry.history import KeyRangeResolver, post_search
 from services.device.things.product_model import ProductCodec, PutGapHealing
 
-Redecodes = NamedDependency[RedecodeService]
+RedecodeServiceDependency = NamedDependency[RedecodeService]
 _READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
 
@@ -44,7 +44,7 @@ _MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
 )
 async def redecode_frames_of_product(
     principal: RequestPrincipal,
-    redecodes: Redecodes,
+    redecodes: RedecodeServiceDependency,
     model: FromPath[str],
     data: JSONBody[StartRedecode],
 ) -> RedecodeProgress:
@@ -57,35 +57,35 @@ async def redecode_frames_of_product(
 
 @get("/{model:str}/codec/redecode", guards=_READERS, summary="Get progress of decoding again")
 async def get_redecode_of_product(
-    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: RedecodeServiceDependency, model: FromPath[str]
 ) -> RedecodeProgress | None:
     """Return the last re-decode job of a product, or null."""
-    return await redecodes.last(principal, model)
+    return await redecodes.find_last(principal, model)
 
 
 @delete("/{model:str}/codec/redecode", guards=_MANAGERS, summary="Stop decoding frames again")
 async def stop_redecode_of_product(
-    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: RedecodeServiceDependency, model: FromPath[str]
 ) -> RedecodeProgress:
     """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)
 
 
-Codecs = NamedDependency[CodecService]
+CodecServiceDependency = NamedDependency[CodecService]
 
 
 @get("/{model:str}/codec", guards=_READERS)
 async def get_codec_of_product(
-    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: CodecServiceDependency, model: FromPath[str]
 ) -> ProductCodec:
     """Return the codec of a product."""
     return await codec_service.get(principal, model)
 
 
-@put("/{model:str}/codec", guards=_MANAGERS, example=EXAMPLE, waits=True)
+@put("/{model:str}/codec", guards=_MANAGERS, example=CODEC_EXAMPLE, waits=True)
 async def save_codec_of_product(
     principal: RequestPrincipal,
-    codec_service: Codecs,
+    codec_service: CodecServiceDependency,
     model: FromPath[str],
     data: JSONBody[PutCodec],
 ) -> ProductCodec:
@@ -98,7 +98,7 @@ async def save_codec_of_product(
 
 @delete("/{model:str}/codec", guards=_MANAGERS)
 async def remove_codec_of_product(
-    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: CodecServiceDependency, model: FromPath[str]
 ) -> None:
     """Remove the codec of a product."""
     await codec_service.delete(principal, model)
@@ -107,13 +107,13 @@ async def remove_codec_of_product(
 @post(
     "/{model:str}/codec/test",
     guards=_MANAGERS,
-    example=TEST_EXAMPLE,
+    example=CODEC_TEST_EXAMPLE,
     waits=True,
     summary="Test codec of product",
 )
 async def try_codec_of_product(
     principal: RequestPrincipal,
-    codec_service: Codecs,
+    codec_service: CodecServiceDependency,
     model: FromPath[str],
     data: JSONBody[TestCodec],
 ) -> CodecTestResult:
@@ -127,7 +127,7 @@ async def try_codec_of_product(
     summary="Get settings for requesting missing readings",
 )
 async def get_healing_of_product(
-    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: CodecServiceDependency, model: FromPath[str]
 ) -> GapHealingSettings:
     """Return whether and how often devices receive requests for missing readings."""
     return await codec_service.get_healing(principal, model)
@@ -136,12 +136,12 @@ async def get_healing_of_product(
 @put(
     "/{model:str}/codec/healing",
     guards=_MANAGERS,
-    example=HEALING,
+    example=HEALING_EXAMPLE,
     summary="Replace settings for requesting missing readings",
 )
 async def save_healing_of_product(
     principal: RequestPrincipal,
-    codec_service: Codecs,
+    codec_service: CodecServiceDependency,
     model: FromPath[str],
     data: JSONBody[PutGapHealing],
 ) -> GapHealingSettings:
@@ -163,7 +163,7 @@ async def find_device_frames(
     """Search uplinks of a device, newest first, with their decoded values."""
     search = data or FindFrames()
     key_range = await key_ranges.resolve_for_user(principal, device_id, search.bounds)
-    records, next_key = await frames.page(key_range, search.page_size)
+    records, next_key = await frames.list_page(key_range, search.page_size)
     return FoundFrames(content=records, next_key=next_key)
 
 
@@ -178,7 +178,7 @@ async def find_device_gaps(
     """Search gaps in the frame counters of a device, newest first."""
     search = data or FindGaps()
     key_range = await key_ranges.resolve_for_user(principal, device_id, search.bounds)
-    records, next_key = await gaps.page(key_range, search.page_size)
+    records, next_key = await gaps.list_page(key_range, search.page_size)
     return FoundGaps(content=records, next_key=next_key)
 
 

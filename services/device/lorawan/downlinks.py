@@ -27,32 +27,32 @@ from services.device.commands.store import CommandStore
 from services.device.lorawan.codec_cache import CodecCache
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import EncodedDownlink, read_encoded
+from services.device.lorawan.codec_scripts import EncodedDownlink, parse_encoder_result
 from services.device.lorawan.frame_store import FrameStore
 from services.device.telemetry.reporter import Reporter
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 
-SMALLEST_PAYLOAD = 51
+SMALLEST_PAYLOAD_BYTES = 51
 """Bytes that every data rate carries, except in regions with dwell times."""
-LARGEST_PAYLOADS = {7: 222, 8: 222, 9: 115}
-"""Maximum bytes by spreading factor at 125 kHz; slower ones carry `SMALLEST_PAYLOAD`."""
-MIRRORED_HZ = range(902_000_000)
+MAX_BYTES_BY_SPREADING_FACTOR = {7: 222, 8: 222, 9: 115}
+"""Maximum bytes by spreading factor at 125 kHz; slower ones carry `SMALLEST_PAYLOAD_BYTES`."""
+SAME_RATE_FREQUENCIES_HZ = range(902_000_000)
 """Frequencies of regions where a downlink has the data rate of the uplink before."""
 
-_RATE = re.compile(r"SF(\d{1,2})BW125$")
+_DATA_RATE = re.compile(r"SF(\d{1,2})BW125$")
 
 
-def largest_payload(data_rate: str, frequency: int | None) -> int:
+def max_payload_bytes(data_rate: str, frequency: int | None) -> int:
     """Return the bytes that fit into the response to an uplink.
 
     `data_rate` is like `SF7BW125`, `frequency` is in Hz. Unknown values give the smallest payload.
     """
-    match = _RATE.match(data_rate)
-    if match is None or frequency is None or frequency not in MIRRORED_HZ:
-        return SMALLEST_PAYLOAD
-    return LARGEST_PAYLOADS.get(int(match[1]), SMALLEST_PAYLOAD)
+    match = _DATA_RATE.match(data_rate)
+    if match is None or frequency is None or frequency not in SAME_RATE_FREQUENCIES_HZ:
+        return SMALLEST_PAYLOAD_BYTES
+    return MAX_BYTES_BY_SPREADING_FACTOR.get(int(match[1]), SMALLEST_PAYLOAD_BYTES)
 
 
 DEFAULT_PORT = 85
@@ -69,24 +69,26 @@ class CodecDownlinkEncoder(DownlinkEncoder):
 
     async def check(self, tenant: str, model: str) -> None:
         """Raise `CodecFailed` for a product without a codec that encodes."""
-        await self._codec(tenant, model)
+        await self._find_encoder_codec(tenant, model)
 
     async def encode(self, command: Command, model: str) -> list[CommandDownlink]:
         """Return the bytes of a command for its device; raise `CodecFailed`."""
-        codec = await self._codec(command.tenant, model)
+        codec = await self._find_encoder_codec(command.tenant, model)
         values = command.encoder_input()
         parts = [{key: value} for key, value in values.items()] if len(values) > 1 else []
-        last = await self.frames.newest(command.thing_id)
+        last = await self.frames.find_newest(command.thing_id)
         largest = (
-            largest_payload(last.data_rate, last.frequency) if last else largest_payload("", None)
+            max_payload_bytes(last.data_rate, last.frequency)
+            if last
+            else max_payload_bytes("", None)
         )
         port, at = last.port if last else DEFAULT_PORT, to_ms(command.created_at)
         calls = [CodecCall("encode", part, port, at) for part in (values, *parts)]
         outcomes = await self.workers.run(command.tenant, codec, calls)
-        whole, *alone = [_read_result(codec, outcome, port) for outcome in outcomes]
+        whole, *alone = [_parse_outcome(codec, outcome, port) for outcome in outcomes]
         return split_downlinks(whole, dict(zip(values, alone or [whole], strict=True)), largest)
 
-    async def _codec(self, tenant: str, model: str) -> Codec:
+    async def _find_encoder_codec(self, tenant: str, model: str) -> Codec:
         cached = (await self.codecs.find_all([(tenant, model)]))[tenant, model]
         if cached.codec is None:
             raise CodecFailed(f"of product {model} is missing")
@@ -95,9 +97,9 @@ class CodecDownlinkEncoder(DownlinkEncoder):
         return cached.codec
 
 
-def _read_result(codec: Codec, outcome: CallOutcome, port: int) -> EncodedDownlink | CodecFailed:
+def _parse_outcome(codec: Codec, outcome: CallOutcome, port: int) -> EncodedDownlink | CodecFailed:
     try:
-        return read_encoded(codec.encoder, outcome.result(), port)
+        return parse_encoder_result(codec.encoder, outcome.result(), port)
     except CodecFailed as error:
         return error
 
@@ -120,10 +122,12 @@ def split_downlinks(
         return [CommandDownlink(port=whole.port, data=whole.content)]
     if len(alone) > MAX_DOWNLINKS:
         raise CodecFailed(f"returns over {largest} bytes for more than {MAX_DOWNLINKS} values")
-    return [_split_part(key, encoded, largest) for key, encoded in alone.items()]
+    return [_to_partial_downlink(key, encoded, largest) for key, encoded in alone.items()]
 
 
-def _split_part(key: str, encoded: EncodedDownlink | CodecFailed, largest: int) -> CommandDownlink:
+def _to_partial_downlink(
+    key: str, encoded: EncodedDownlink | CodecFailed, largest: int
+) -> CommandDownlink:
     if isinstance(encoded, CodecFailed):
         raise CodecFailed(f"{encoded} when it encodes only {key}")
     size = len(encoded.content)
@@ -132,7 +136,10 @@ def _split_part(key: str, encoded: EncodedDownlink | CodecFailed, largest: int) 
     return CommandDownlink(port=encoded.port, data=encoded.content, keys=[key])
 
 
-FAILURES = {"UNACKNOWLEDGED": "the device did not acknowledge it", "REFUSED": "refused"}
+REASON_BY_FAILED_STATE = {
+    "UNACKNOWLEDGED": "the device did not acknowledge it",
+    "REFUSED": "refused",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,8 +188,8 @@ def _build_reply(command: Command, report: SendDownlinkState) -> dict[str, Any] 
     downlinks = command.downlinks or []
     reply = {"commandId": command.id}
     for downlink in downlinks:
-        if downlink.state in FAILURES:
-            reason = report.error or FAILURES[downlink.state]
+        if downlink.state in REASON_BY_FAILED_STATE:
+            reason = report.error or REASON_BY_FAILED_STATE[downlink.state]
             about = f" ({', '.join(downlink.keys)})" if downlink.keys else ""
             return reply | {"status": "FAILED", "error": reason + about}
     if all(downlink.state == "ACKNOWLEDGED" for downlink in downlinks):

@@ -13,13 +13,13 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import Document
 from services.device.lorawan.codec_cache import CachedCodec, CodecCache
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
-from services.device.lorawan.codec_runner import Budgets, CodecWorkers
+from services.device.lorawan.codec_runner import CodecBudgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.lorawan.frame_store import (
-    FRAMES,
+    FRAMES_COLLECTION,
     FrameStore,
     StoredFrame,
-    build_document,
+    build_frame_document,
     split_repeated,
 )
 from services.device.telemetry.batch import Batch, KeptFrame, RejectedUplink, ValidReport
@@ -31,10 +31,10 @@ from services.device.things.codec_model import Codec
 from services.device.things.model import Thing
 from services.device.things.product_store import ProductKey
 
-CHECK_SECONDS = 0.05
+LATE_CHECK_SECONDS = 0.05
 """Seconds between two checks for late codecs."""
-NO_CODEC = "the product has no codec"
-BUDGET_SPENT = "exceeded its processor time and runs again later"
+NO_CODEC_REASON = "the product has no codec"
+BUDGET_SPENT_REASON = "exceeded its processor time and runs again later"
 
 _decode_frame = msgspec.json.Decoder(Frame).decode
 
@@ -46,7 +46,7 @@ class _ParsedFrame(msgspec.Struct, frozen=True):
     ts: int
 
 
-_Answers = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | RejectedUplink]
+_ResultBySequence = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | RejectedUplink]
 """Results of codecs by the sequence of the uplink."""
 
 
@@ -61,8 +61,10 @@ class CodecFrameDecoder(FrameDecoder):
     retention_ms: int
     """Retention of the platform, which limits past readings."""
     frame_days: int
-    budgets: Budgets = field(default_factory=Budgets)
-    _late: dict[str, list[asyncio.Task[_Answers]]] = field(default_factory=dict, init=False)
+    budgets: CodecBudgets = field(default_factory=CodecBudgets)
+    _late: dict[str, list[asyncio.Task[_ResultBySequence]]] = field(
+        default_factory=dict, init=False
+    )
     """Unfinished calls of late codecs, by tenant."""
 
     async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
@@ -80,9 +82,9 @@ class CodecFrameDecoder(FrameDecoder):
         }
         late, began = set(tasks), time.monotonic()
         while late and (wait or not all(self.workers.is_late(tenant, began) for tenant in late)):
-            await asyncio.wait(tasks.values(), timeout=None if wait else CHECK_SECONDS)
+            await asyncio.wait(tasks.values(), timeout=None if wait else LATE_CHECK_SECONDS)
             late = {tenant for tenant, task in tasks.items() if not task.done()}
-        answers = _Answers()
+        answers = _ResultBySequence()
         for tenant, task in tasks.items():
             if tenant in late:
                 self._late.setdefault(tenant, []).append(task)
@@ -105,11 +107,13 @@ class CodecFrameDecoder(FrameDecoder):
 
     def document(self, frame: KeptFrame) -> tuple[str, Document]:
         """Return the collection and the document in which a frame is stored."""
-        return FRAMES, build_document(frame)
+        return FRAMES_COLLECTION, build_frame_document(frame)
 
-    async def _decode_tenant(self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]) -> _Answers:
+    async def _decode_tenant(
+        self, tenant: str, unread: Iterable[tuple[Uplink, Thing]]
+    ) -> _ResultBySequence:
         earlier = await asyncio.gather(*self._late.pop(tenant, []), return_exceptions=True)
-        answers: _Answers = dict(
+        answers: _ResultBySequence = dict(
             ChainMap(*(decoded for decoded in earlier if isinstance(decoded, dict)))
         )
         products: dict[ProductKey, list[_ParsedFrame]] = defaultdict(list)
@@ -137,7 +141,7 @@ class CodecFrameDecoder(FrameDecoder):
     ) -> list[DecodeResult]:
         codec = cached.codec
         if codec is None:
-            return [DecodeResult({}, [], [], NO_CODEC)] * len(frames)
+            return [DecodeResult({}, [], [], NO_CODEC_REASON)] * len(frames)
         calls = [
             CodecCall("decode", parsed.frame.data, parsed.frame.port, parsed.ts)
             for parsed in frames
@@ -159,9 +163,9 @@ class CodecFrameDecoder(FrameDecoder):
     ) -> Sequence[CallOutcome]:
         """Run a codec within its budget; without budget each outcome is a fault."""
         count, version = len(calls), cached.version
-        budget = self.budgets.left(tenant, version, count, time.monotonic())
+        budget = self.budgets.seconds_left(tenant, version, count, time.monotonic())
         if budget <= 0:
-            return [CallOutcome(fault=BUDGET_SPENT)] * count
+            return [CallOutcome(fault=BUDGET_SPENT_REASON)] * count
         answered = await self.workers.run_within(budget, tenant, codec, calls)
         self.budgets.spend(tenant, version, count, answered.seconds)
         return answered.outcomes
@@ -180,9 +184,9 @@ class CodecFrameDecoder(FrameDecoder):
             thing=thing,
             frame=parsed.frame,
             ts=ts,
-            stamp=decoder_stamp(cached.version, thing),
+            stamp=format_decoder_versions(cached.version, thing),
             days=cached.frame_days or self.frame_days,
-            reason=result.rejection,
+            reason=result.rejection_reason,
             past=result.past,
             conceals=holds_write_only(result.faults),
         )
@@ -195,6 +199,6 @@ def _remove_repeated(batch: Batch, stored: Iterable[StoredFrame]) -> None:
     batch.remove_duplicates(repeated)
 
 
-def decoder_stamp(version: str, thing: Thing) -> str:
+def format_decoder_versions(version: str, thing: Thing) -> str:
     """Return the versions of codec and TSL that decode frames of a device."""
     return f"{version}/{thing.tsl_version}"

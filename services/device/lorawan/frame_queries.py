@@ -12,7 +12,7 @@ from services.device.telemetry.history import KeyRange, encode_key
 from services.device.telemetry.partitions import KEY, Partitions
 from services.device.things.directory import ThingDirectory
 
-VALUES_TOGETHER = 32
+FRAMES_PER_VALUE_READ = 32
 """Frames whose values are read together; one frame has up to 256 KiB of values."""
 
 
@@ -24,7 +24,9 @@ class FrameService:
     partitions: Partitions
     things: ThingDirectory
 
-    async def page(self, key_range: KeyRange, size: int) -> tuple[list[FrameRecord], str | None]:
+    async def list_page(
+        self, key_range: KeyRange, size: int
+    ) -> tuple[list[FrameRecord], str | None]:
         """Return up to `size` frames of a key range, newest first, and the next page's key."""
         tsl = (await self.things.build_thing(key_range.device)).tsl
 
@@ -36,14 +38,14 @@ class FrameService:
                 for row, value in zip(rows, values, strict=True)
             ]
 
-        rows = self.store.list_before(key_range.first, key_range.last, size + 1)
+        rows = self.store.iterate_before(key_range.first, key_range.last, size + 1)
         records, last = await cut_page(
-            map_batches(rows, with_values, VALUES_TOGETHER), size, _record
+            map_batches(rows, with_values, FRAMES_PER_VALUE_READ), size, _to_frame_record
         )
         return records, None if last is None else encode_key(last[0]["_id"])
 
 
-def _record(row_and_values: tuple[Document, Document | None]) -> FrameRecord:
+def _to_frame_record(row_and_values: tuple[Document, Document | None]) -> FrameRecord:
     row, values = row_and_values
     key, frame = bytes(row["_id"]), decode_frame(row)
     return copy_fields(

@@ -30,7 +30,7 @@ from services.device.things.deleted_things import ThingDataStore
 
 _NAME_FORMAT = struct.Struct(">Q8sI")
 _LAP_FORMAT = struct.Struct(">H")
-SAME_MS = DAY_MS
+MAX_COPY_INTERVAL_MS = DAY_MS
 """Maximum time between two copies of a frame."""
 
 
@@ -40,7 +40,7 @@ def frame_name(frame: KeptFrame) -> bytes:
     return _NAME_FORMAT.pack(frame.thing.id, session, frame.frame.counter)
 
 
-def identity(name: bytes, lap: int) -> bytes:
+def frame_identity(name: bytes, lap: int) -> bytes:
     """Return the identity of a frame: its name, and the lap of its frame counter."""
     return name + _LAP_FORMAT.pack(lap)
 
@@ -67,13 +67,13 @@ class CountedFrame(NamedTuple):
     counter: int
 
 
-def parse_counted(key: bytes, name: bytes) -> CountedFrame:
+def parse_counted_frame(key: bytes, name: bytes) -> CountedFrame:
     """Return key, time, session and counter of a frame from its key and name."""
     _, session, counter = _NAME_FORMAT.unpack(name[: _NAME_FORMAT.size])
     return CountedFrame(key, KEY.unpack(key)[1], session, counter)
 
 
-def names_between(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:
+def identity_bounds(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:
     """Return bounds of identities with counters from `first` to `last`, in all laps."""
     low, high = (_NAME_FORMAT.pack(thing_id, session, counter) for counter in (first, last))
     return low + _LAP_FORMAT.pack(0), high + _LAP_FORMAT.pack(2**16 - 1)
@@ -96,7 +96,7 @@ def split_repeated(
         key, ts = frame.key, frame.ts
         laps = known_frames.setdefault(frame_name(frame), [])
         near = next((other for other in laps if other[2] == key), None) or next(
-            (other for other in laps if abs(other[1] - ts) <= SAME_MS), None
+            (other for other in laps if abs(other[1] - ts) <= MAX_COPY_INTERVAL_MS), None
         )
         if near is not None and near[2] != key:
             repeated.append(frame.uplink)
@@ -108,20 +108,20 @@ def split_repeated(
     return new_frames, repeated
 
 
-FRAMES = "frames"
-REDECODED_FIELDS = ["f", "w", "h"]
+FRAMES_COLLECTION = "frames"
+REDECODE_PROJECTION = ["f", "w", "h"]
 """Fields that re-decoding needs."""
 IDENTITY_DAYS = 2
 """Days after which the identity of a frame without data storage expires."""
 
 
-def build_document(frame: KeptFrame) -> Document:
+def build_frame_document(frame: KeptFrame) -> Document:
     """Return the document of a frame."""
     keeps = frame.thing.data_storage
     days = frame.days if keeps else min(frame.days, IDENTITY_DAYS)
     document: Document = {
         "_id": frame.key,
-        "i": identity(frame_name(frame), frame.lap),
+        "i": frame_identity(frame_name(frame), frame.lap),
         "at": from_ms(frame.uplink.received) + timedelta(days=days),
     }
     if keeps:
@@ -139,10 +139,10 @@ class FrameStore(ThingDataStore):
     """Reads frames of devices; ingest writes them. One per process."""
 
     def __init__(self, mongo: Mongo) -> None:
-        self._frames = mongo.database[FRAMES]
-        self._direct = mongo.direct[FRAMES]
+        self._frames = mongo.database[FRAMES_COLLECTION]
+        self._direct = mongo.direct[FRAMES_COLLECTION]
 
-    async def newest(self, thing_id: int) -> Frame | None:
+    async def find_newest(self, thing_id: int) -> Frame | None:
         """Return the newest stored frame of a device, or None."""
         query = {"_id": keys_between(thing_id), "f": {"$exists": True}}
         cursor = self._frames.find(query, {"f": 1})
@@ -155,7 +155,7 @@ class FrameStore(ThingDataStore):
         frames_found: list[StoredFrame] = []
         names, lap = {frame_name(frame) for frame in frames}, 0
         while names:
-            identities = [identity(name, lap) for name in names]
+            identities = [frame_identity(name, lap) for name in names]
             rows = self._frames.find({"i": {"$in": identities}}, {"i": 1})
             stored_frames = [StoredFrame(bytes(row["i"]), bytes(row["_id"])) async for row in rows]
             frames_found += stored_frames
@@ -168,17 +168,19 @@ class FrameStore(ThingDataStore):
         """Return the oldest, or `newest`, frames from key `first` to key `last`."""
         query, order = {"_id": {"$gte": first, "$lte": last}}, -1 if newest else 1
         rows = self._frames.find(query, {"i": 1}, sort=[("_id", order)], limit=limit)
-        return [parse_counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
+        return [parse_counted_frame(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
 
     async def find_by_counters(
         self, thing_id: int, session: bytes, first: int, last: int
     ) -> list[CountedFrame]:
         """Return frames of a session with counters from `first` to `last`."""
-        low, high = names_between(thing_id, session, first, last)
+        low, high = identity_bounds(thing_id, session, first, last)
         rows = self._frames.find({"i": {"$gte": low, "$lte": high}}, {"i": 1})
-        return [parse_counted(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
+        return [parse_counted_frame(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
 
-    def list_before(self, first: bytes, key: bytes, limit: int) -> AsyncGenerator[Document, None]:
+    def iterate_before(
+        self, first: bytes, key: bytes, limit: int
+    ) -> AsyncGenerator[Document, None]:
         """Yield frames with keys from `first` on and below `key`, newest first."""
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
         return read_rows(self._direct, page_stages(query, [("_id", -1)], limit=limit))
@@ -193,18 +195,18 @@ class FrameStore(ThingDataStore):
         otherwise = [{"c": {"$ne": stamp}}, {"w": {"$exists": True}}]
         query = {"_id": {"$gt": after, "$lte": last}, "f": {"$exists": True}, "$or": otherwise}
         rows = self._direct.find(
-            query, REDECODED_FIELDS, sort=[("_id", 1)], limit=limit, batch_size=limit
+            query, REDECODE_PROJECTION, sort=[("_id", 1)], limit=limit, batch_size=limit
         )
         return await rows.to_list(None)
 
-    async def find_past_keys(
+    async def filter_past_keys(
         self, thing_id: int, stamp: str, keys: Collection[bytes]
     ) -> set[bytes]:
         """Return those of `keys` that are past readings of frames that `stamp` decoded."""
         query = {"_id": keys_between(thing_id), "h": {"$in": list(keys)}, "c": stamp}
         return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}
 
-    async def find_times(self, thing_id: int, times: Iterable[int]) -> set[int]:
+    async def filter_frame_times(self, thing_id: int, times: Iterable[int]) -> set[int]:
         """Return the times (ms) at which the device sent a frame."""
         frame_times = set[int]()
         for ts in times:
@@ -212,7 +214,7 @@ class FrameStore(ThingDataStore):
                 frame_times.add(ts)
         return frame_times
 
-    async def drop_bytes(self, keys: Collection[bytes]) -> None:
+    async def drop_content(self, keys: Collection[bytes]) -> None:
         """Delete the content of frames and keep their identity."""
         await self._frames.update_many({"_id": {"$in": list(keys)}}, {"$unset": {"f": ""}})
 

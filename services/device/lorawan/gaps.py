@@ -17,7 +17,7 @@ from pymongo import UpdateOne
 
 from libs.common.decoding import copy_fields
 from libs.common.store.mongo import Database, Session
-from services.device.lorawan.frame_store import SAME_MS, CountedFrame, FrameStore
+from services.device.lorawan.frame_store import MAX_COPY_INTERVAL_MS, CountedFrame, FrameStore
 from services.device.lorawan.schemas import GapRecord, GapState
 from services.device.telemetry.history import KeyRange, encode_key
 from services.device.telemetry.partitions import KEY, MAX_KEY_PART, history_key, keys_between
@@ -43,13 +43,13 @@ class Gap(msgspec.Struct):
     missing: int
 
     @property
-    def interval(self) -> float:
+    def frame_interval_ms(self) -> float:
         """Return the average time between two frames in ms."""
         return (self.end - self.start) / (self.last - self.counter + 2)
 
-    def request_range(self) -> tuple[int, int] | None:
+    def request_range_seconds(self) -> tuple[int, int] | None:
         """Return first and last second to request for the gap; None if it is too short."""
-        half = self.interval / 2
+        half = self.frame_interval_ms / 2
         first, last = -int(-(self.start + half) // 1000), int((self.end - half) // 1000)
         return (first, last) if first < last else None
 
@@ -64,20 +64,20 @@ def find_gaps(frames: Iterable[CountedFrame]) -> list[Gap]:
         if newest is None or frame.session != newest.session:
             run, newest, lower = len(gaps), frame, None
         elif frame.counter > newest.counter:
-            _add(gaps, newest, frame)
+            _add_gap(gaps, newest, frame)
             newest, lower = frame, None
-        elif _is_late(gaps[run:], frame):
+        elif _count_late_frame(gaps[run:], frame):
             continue
         elif lower is None or frame.counter <= lower.counter:
             lower = frame  # late, unless the next frame continues from it
         else:
             run = len(gaps)
-            _add(gaps, lower, frame)
+            _add_gap(gaps, lower, frame)
             newest, lower = frame, None
     return [gap for gap in gaps if gap.missing]
 
 
-def _add(gaps: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
+def _add_gap(gaps: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
     missing = after.counter - before.counter - 1
     if 0 < missing <= MAX_COUNTER_GAP:
         first, last = before.counter + 1, after.counter - 1
@@ -85,18 +85,18 @@ def _add(gaps: list[Gap], before: CountedFrame, after: CountedFrame) -> None:
         gaps.append(Gap(before.key, before.ts, after.ts, first, last, session, missing))
 
 
-def _is_late(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
+def _count_late_frame(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
     """Return whether a frame closes a part of a gap."""
     for gap in reversed(gaps):
         if gap.counter <= frame.counter <= gap.last:
-            late = frame.ts - gap.end <= SAME_MS
+            late = frame.ts - gap.end <= MAX_COPY_INTERVAL_MS
             gap.missing -= late
             return late
     return False
 
 
-GAPS = "gaps"
-MAX_TRACKED = 2000
+GAPS_COLLECTION = "gaps"
+MAX_TRACKED_GAPS = 2000
 """Maximum number of gaps of a device that are tracked and healed."""
 
 
@@ -118,14 +118,14 @@ class GapStore(ThingDataStore):
     """Reads and writes tracked gaps."""
 
     def __init__(self, database: Database) -> None:
-        self._gaps = database[GAPS]
+        self._gaps = database[GAPS_COLLECTION]
 
-    async def keep(self, gaps: Sequence[Gap], until: datetime) -> None:
-        """Store new gaps of a device until `until`; the largest first, up to `MAX_TRACKED`."""
+    async def insert_largest(self, gaps: Sequence[Gap], until: datetime) -> None:
+        """Store new gaps of a device until `until`; the largest first, up to `MAX_TRACKED_GAPS`."""
         if not gaps:
             return
         (thing_id,) = {KEY.unpack(gap.key)[0] for gap in gaps}
-        room = MAX_TRACKED - await self._gaps.count_documents({"_id": keys_between(thing_id)})
+        room = MAX_TRACKED_GAPS - await self._gaps.count_documents({"_id": keys_between(thing_id)})
         largest = sorted(gaps, key=lambda gap: gap.missing, reverse=True)[: max(room, 0)]
         writes = [_insert_operation(gap, until) for gap in largest]
         if writes:
@@ -135,19 +135,19 @@ class GapStore(ThingDataStore):
         """Return a tracked gap, or None."""
         return msgspec.convert(await self._gaps.find_one({"_id": key}), TrackedGap | None)
 
-    async def overlapping(self, thing_id: int, start: int, end: int) -> list[TrackedGap]:
+    async def list_overlapping(self, thing_id: int, start: int, end: int) -> list[TrackedGap]:
         """Return tracked gaps of a device that overlap a time range (ms)."""
         query = {"_id": keys_between(thing_id, 0, end), "end": {"$gte": start}}
         cursor = self._gaps.find(query)
         return msgspec.convert(await cursor.to_list(None), list[TrackedGap])
 
-    async def largest(self, thing_id: int, before: int, limit: int) -> list[TrackedGap]:
+    async def list_largest_open(self, thing_id: int, before: int, limit: int) -> list[TrackedGap]:
         """Return open gaps of a device that ended before a time (ms), largest first."""
         query = {"_id": keys_between(thing_id), "state": "OPEN", "end": {"$lte": before}}
         cursor = self._gaps.find(query, sort=[("missing", -1), ("_id", 1)], limit=limit)
         return msgspec.convert(await cursor.to_list(None), list[TrackedGap])
 
-    async def change(self, gap: TrackedGap, **changes: Any) -> None:
+    async def change_fields(self, gap: TrackedGap, **changes: Any) -> None:
         """Change fields of a tracked gap."""
         for name, value in changes.items():
             setattr(gap, name, value)
@@ -168,7 +168,7 @@ def _insert_operation(gap: Gap, until: datetime) -> UpdateOne:
     return UpdateOne({"_id": document.pop("_id")}, {"$setOnInsert": document}, upsert=True)
 
 
-SCANNED_FRAMES = 2000
+FRAMES_PER_PAGE_READ = 2000
 """Frames that are read for a page, which may therefore be short or empty."""
 
 
@@ -179,7 +179,7 @@ class GapService:
     frames: FrameStore
     gaps: GapStore
 
-    async def page(self, key_range: KeyRange, size: int) -> tuple[list[GapRecord], str | None]:
+    async def list_page(self, key_range: KeyRange, size: int) -> tuple[list[GapRecord], str | None]:
         """Return up to `size` gaps of a key range, newest first, and the next page's key."""
         device, first, last, continued = key_range
         if not continued:  # a gap may reach beyond the end
@@ -187,8 +187,8 @@ class GapService:
                 last, history_key(device.id, MAX_KEY_PART, MAX_KEY_PART), 1
             )
             last = after[0].key if after else last
-        frames = await self.frames.list_counted(first, last, SCANNED_FRAMES, newest=True)
-        following = frames[-1].key if len(frames) == SCANNED_FRAMES else None
+        frames = await self.frames.list_counted(first, last, FRAMES_PER_PAGE_READ, newest=True)
+        following = frames[-1].key if len(frames) == FRAMES_PER_PAGE_READ else None
         if following is None:
             owned = history_key(device.id, device.owned_since, 0)
             frames += await self.frames.list_counted(owned, _previous_key(first), 1, newest=True)
@@ -196,15 +196,15 @@ class GapService:
         page_gaps = gaps[::-1][:size]
         if len(gaps) > size:
             following = page_gaps[-1].key
-        return await self._records(device.id, page_gaps), encode_key(
+        return await self._to_records(device.id, page_gaps), encode_key(
             following
         ) if following else None
 
-    async def _records(self, device_id: int, gaps: list[Gap]) -> list[GapRecord]:
+    async def _to_records(self, device_id: int, gaps: list[Gap]) -> list[GapRecord]:
         if not gaps:
             return []
-        tracked_gaps = await self.gaps.overlapping(device_id, gaps[-1].start, gaps[0].end)
-        return [_record(gap, tracked_gaps) for gap in gaps]
+        tracked_gaps = await self.gaps.list_overlapping(device_id, gaps[-1].start, gaps[0].end)
+        return [_to_gap_record(gap, tracked_gaps) for gap in gaps]
 
 
 def _previous_key(key: bytes) -> bytes:
@@ -212,7 +212,7 @@ def _previous_key(key: bytes) -> bytes:
     return (int.from_bytes(key) - 1).to_bytes(len(key))
 
 
-def _record(gap: Gap, tracked: list[TrackedGap]) -> GapRecord:
+def _to_gap_record(gap: Gap, tracked: list[TrackedGap]) -> GapRecord:
     """Return a gap with the state of the tracked gap that contains it."""
     healing = next(
         (

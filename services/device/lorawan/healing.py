@@ -22,7 +22,7 @@ from libs.common.store.mongo import Database, DuplicateKey, Session, StoreError
 from services.device.commands.model import OPEN_STATES, CommandDraft
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
-from services.device.lorawan.frame_store import SAME_MS, FrameStore
+from services.device.lorawan.frame_store import MAX_COPY_INTERVAL_MS, FrameStore
 from services.device.lorawan.gaps import GapStore, TrackedGap, find_gaps
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import DAY_MS, MAX_KEY_PART, Partitions, history_key
@@ -34,7 +34,7 @@ from services.device.things.product_store import HealingProduct, ProductStore
 
 log = logging.getLogger(__name__)
 
-HEALING = "healing"
+HEALING_COLLECTION = "healing"
 
 
 class HealingState(msgspec.Struct, kw_only=True):
@@ -65,7 +65,7 @@ class HealingStore(ThingDataStore):
     """Reads and writes the healing state of devices."""
 
     def __init__(self, database: Database) -> None:
-        self._heals = database[HEALING]
+        self._heals = database[HEALING_COLLECTION]
 
     async def find_all(self, thing_ids: Sequence[int]) -> dict[int, HealingState]:
         """Return the states of devices that have one, by id."""
@@ -90,25 +90,25 @@ class HealingStore(ThingDataStore):
 
 CONCURRENT_TENANTS = 4
 """Tenants whose devices are checked at the same time."""
-CHECK_SECONDS = 30.0
+CHECK_INTERVAL_SECONDS = 30.0
 """Minimum seconds between two checks of all devices of a tenant."""
 DEVICES_PER_TURN = 50
 """Devices of one turn of their tenant."""
 FRAMES_PER_CHECK = 2000
 """Maximum frames of a device per check."""
-MAX_TRIED_GAPS = 20
+MAX_GAPS_PER_CHECK = 20
 """Maximum open gaps of a device per check."""
-FIRST_MS = 7 * DAY_MS
+FIRST_CHECK_AGE_MS = 7 * DAY_MS
 """Age of the oldest frame in the first check of a device."""
-LATE_MS = 300_000
+LATE_FRAME_MS = 300_000
 """Time for late frames to arrive before the device is asked."""
-QUIET_MS = 3_600_000
+NO_READINGS_TIMEOUT_MS = 3_600_000
 """Time without new readings after which a request is over."""
-LOST_MS = 600_000
+UNSENT_REQUEST_TIMEOUT_MS = 600_000
 """Time after which a request without a command is over: its process ended."""
 HOUR_MS = 3_600_000
-LAST_TIME = 2**53
-MAX_REQUESTS = 3
+END_OF_TIME_MS = 2**53
+MAX_REQUESTS_PER_GAP = 3
 """Maximum requests for one gap."""
 
 _outcome_counter = metrics.get_meter("thingway").create_counter(
@@ -140,11 +140,11 @@ class Healer:
             "healing",
             CONCURRENT_TENANTS,
             self.products.list_healing_tenants,
-            self.steps,
-            CHECK_SECONDS,
+            self.check_tenant,
+            CHECK_INTERVAL_SECONDS,
         )
 
-    async def steps(self, tenant: str) -> Steps:
+    async def check_tenant(self, tenant: str) -> Steps:
         """Check the devices of a tenant's products with healing, a batch at a time."""
         for product in await self.products.list_healing_products(tenant):
             last = 0
@@ -156,10 +156,10 @@ class Healer:
                 heals = await self.store.find_all(ids)
                 for id_ in ids:
                     state = heals.get(id_, HealingState(id=id_))
-                    await self._attempt(product, state, latest.get(id_, 0))
+                    await self._heal_or_log(product, state, latest.get(id_, 0))
                 yield
 
-    async def _attempt(self, product: HealingProduct, state: HealingState, latest: int) -> None:
+    async def _heal_or_log(self, product: HealingProduct, state: HealingState, latest: int) -> None:
         try:
             await self._heal_device(product, state, latest)
         except StoreError:
@@ -174,7 +174,7 @@ class Healer:
         if state.latest != latest:
             await self._store_new_gaps(product, state, latest)
         if state.gap is not None:
-            await self._follow(state, state.gap)
+            await self._follow_request(state, state.gap)
         if state != before and not await self.store.put(state):
             return
         if state.gap is None and state.open and _has_budget(product, state):
@@ -184,11 +184,11 @@ class Healer:
         self, product: HealingProduct, state: HealingState, latest: int
     ) -> None:
         """Store the gaps between frames that arrived since the last check."""
-        device = await self._device(product, state)
+        device = await self._find_device(product, state)
         if device is None:
             state.latest = latest
             return
-        back = min(FIRST_MS, self.history_days * DAY_MS)  # ingest rejects older readings
+        back = min(FIRST_CHECK_AGE_MS, self.history_days * DAY_MS)  # ingest rejects older readings
         first = history_key(state.id, max(device.owned_since, now_ms() - back), 0)
         if state.seen is not None:
             first = max(state.seen, history_key(state.id, device.owned_since, 0))
@@ -198,59 +198,59 @@ class Healer:
         if gaps := find_gaps(frames):
             days = product.frame_days or self.frame_days
             until = from_ms(gaps[-1].end) + timedelta(days=days)
-            await self.gaps.keep(gaps, until)
+            await self.gaps.insert_largest(gaps, until)
             state.open = True
         if frames:
             state.seen = frames[-1].key
         state.latest = latest if len(frames) < FRAMES_PER_CHECK else -1
 
-    async def _device(self, product: HealingProduct, state: HealingState) -> Device | None:
+    async def _find_device(self, product: HealingProduct, state: HealingState) -> Device | None:
         """Return the device, unless it was deleted or stores no history."""
         device = await self.devices.find(product.tenant, state.id)
         return device if device is not None and device.data_storage else None
 
-    async def _follow(self, state: HealingState, key: bytes) -> None:
+    async def _follow_request(self, state: HealingState, key: bytes) -> None:
         """Update the state of a request; clear it when the request is over."""
         gap = await self.gaps.find(key)
-        if gap is None or await self._is_over(gap):
+        if gap is None or await self._close_if_over(gap):
             state.gap = state.command = None
             return
         if (gap.found or 0) > state.found:
             state.found, state.since = gap.found or 0, now_ms()
         command = await self.command_store.find_command(state.command) if state.command else None
         if command is None:
-            end, reason = state.since + LOST_MS, "the request was not sent"
+            end, reason = state.since + UNSENT_REQUEST_TIMEOUT_MS, "the request was not sent"
         elif command.status in OPEN_STATES:
             return
         elif command.status == "SUCCESS":
             ended = to_ms(command.finished_at) if command.finished_at else 0
-            end = max(state.since, ended) + QUIET_MS
+            end = max(state.since, ended) + NO_READINGS_TIMEOUT_MS
             reason = f"history has {gap.found} of {gap.missing} readings"
         else:
             end, reason = 0, command.error or command.status
         if now_ms() >= end:
-            await self._fail(gap, reason)
+            await self._fail_request(gap, reason)
             state.gap = state.command = None
 
-    async def _fail(self, gap: TrackedGap, reason: str) -> None:
-        """Reopen a gap after a failed request, or give up after `MAX_REQUESTS`."""
-        if gap.asks < MAX_REQUESTS:
-            await self.gaps.change(gap, state="OPEN", reason=reason)
+    async def _fail_request(self, gap: TrackedGap, reason: str) -> None:
+        """Reopen a gap after a failed request, or give up after `MAX_REQUESTS_PER_GAP`."""
+        if gap.asks < MAX_REQUESTS_PER_GAP:
+            await self.gaps.change_fields(gap, state="OPEN", reason=reason)
             return
-        reason = f"{reason}, after {MAX_REQUESTS} requests"
-        await self._abandon(gap, reason)
+        reason = f"{reason}, after {MAX_REQUESTS_PER_GAP} requests"
+        await self._give_up(gap, reason)
 
-    async def _abandon(self, gap: TrackedGap, reason: str) -> None:
-        await self.gaps.change(gap, state="GIVEN_UP", reason=reason[:500])
+    async def _give_up(self, gap: TrackedGap, reason: str) -> None:
+        await self.gaps.change_fields(gap, state="GIVEN_UP", reason=reason[:500])
         _outcome_counter.add(1, {"outcome": "given_up"})
 
-    async def _is_over(self, gap: TrackedGap) -> bool:
+    async def _close_if_over(self, gap: TrackedGap) -> bool:
         """Return whether a gap is closed by late frames, healed, or given up."""
         thing_id = int.from_bytes(gap.key[:8])
         arrived_frames = await self.frames.find_by_counters(
             thing_id, gap.session, gap.counter, gap.last
         )
-        same = range(gap.start - SAME_MS, gap.end + SAME_MS + 1)
+        same = range(gap.start - MAX_COPY_INTERVAL_MS, gap.end + MAX_COPY_INTERVAL_MS + 1)
         late = [frame for frame in arrived_frames if frame.ts in same]
         missing = gap.last - gap.counter + 1 - len({frame.counter for frame in late})
         if missing <= 0:
@@ -259,27 +259,29 @@ class Healer:
         maximum = 4 * (missing + len(late))
         times = await self.partitions.find_times(thing_id, gap.start + 1, gap.end - 1, maximum)
         reading_count = len(times - {frame.ts for frame in late})
-        await self.gaps.change(gap, missing=missing, found=reading_count)
+        await self.gaps.change_fields(gap, missing=missing, found=reading_count)
         if reading_count >= missing:
-            await self.gaps.change(gap, state="HEALED", reason=None)
+            await self.gaps.change_fields(gap, state="HEALED", reason=None)
             _outcome_counter.add(1, {"outcome": "healed"})
-        elif gap.request_range() is None:
-            await self._abandon(gap, "is too short to be requested")
+        elif gap.request_range_seconds() is None:
+            await self._give_up(gap, "is too short to be requested")
         return gap.state in {"HEALED", "GIVEN_UP"}
 
     async def _request_largest(self, product: HealingProduct, state: HealingState) -> None:
         """Request the largest gap that is still open."""
-        device = await self._device(product, state)
+        device = await self._find_device(product, state)
         if device is not None:
-            for gap in await self.gaps.largest(state.id, now_ms() - LATE_MS, MAX_TRIED_GAPS):
+            for gap in await self.gaps.list_largest_open(
+                state.id, now_ms() - LATE_FRAME_MS, MAX_GAPS_PER_CHECK
+            ):
                 if gap.start < device.owned_since:
                     await self.gaps.remove(gap)
-                elif not await self._is_over(gap):
-                    draft = await self._draft(product, device, gap)
+                elif not await self._close_if_over(gap):
+                    draft = await self._draft_request(product, device, gap)
                     if draft is not None:
                         await self._send_request(state, gap, draft)
                         return
-        if device is None or not await self.gaps.largest(state.id, LAST_TIME, 1):
+        if device is None or not await self.gaps.list_largest_open(state.id, END_OF_TIME_MS, 1):
             state.open = False
             await self.store.put(state)
 
@@ -292,27 +294,29 @@ class Healer:
         state.gap, state.command, state.found, state.since = gap.key, None, gap.found or 0, now
         if not await self.store.put(state):
             return
-        await self.gaps.change(gap, state="ASKED", asks=gap.asks + 1, asked=now)
+        await self.gaps.change_fields(gap, state="ASKED", asks=gap.asks + 1, asked=now)
         _outcome_counter.add(1, {"outcome": "asked"})
         try:
             (command,) = await self.commands.issue(_platform_principal(draft), [draft])
         except InvalidInput as error:
-            await self._fail(gap, error.text)
+            await self._fail_request(gap, error.text)
             state.gap = None
         else:
             state.command = command.id
         await self.store.put(state)
 
-    async def _draft(
+    async def _draft_request(
         self, product: HealingProduct, device: Device, gap: TrackedGap
     ) -> CommandDraft | None:
         """Return the request for a gap; None when the device's TSL rejects it."""
-        within = dict(zip(("start_time", "end_time"), gap.request_range() or (), strict=True))
+        within = dict(
+            zip(("start_time", "end_time"), gap.request_range_seconds() or (), strict=True)
+        )
         thing = await self.things.build_thing(device)
         try:
             return self.commands.draft_service_call(thing, product.service, within)
         except InvalidInput as error:
-            await self._abandon(gap, error.text)
+            await self._give_up(gap, error.text)
             return None
 
 

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 
 from libs.common.tsl import TslDocument, ids_from_keys
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
-from services.device.lorawan.codec_scripts import read_encoded
+from services.device.lorawan.codec_scripts import parse_encoder_result
 from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.product_model import HistoryRequest
 
-MAX_SERVICES = 4
+MAX_CHECKED_SERVICES = 4
 """Maximum number of services that are checked."""
-CHECK_SECONDS = 1.0
+MAX_CHECK_SECONDS = 1.0
 """Maximum processor time of all checks of a codec, in seconds."""
 
 _TEST_PORT = 85
@@ -36,16 +36,18 @@ TEST_RANGES = [
 """Starts and ends until 2038 in seconds, with some special byte patterns."""
 
 
-def find_candidates(document: TslDocument) -> list[str]:
+def find_range_services(document: TslDocument) -> list[str]:
     """Return the first services whose inputs are a time range."""
     inputs = {
         service.id: {each.id.rpartition(".")[2] for each in service.inputs}
         for service in ids_from_keys(document).services
     }
-    return [service for service, names in inputs.items() if names == _RANGE_INPUTS][:MAX_SERVICES]
+    return [service for service, names in inputs.items() if names == _RANGE_INPUTS][
+        :MAX_CHECKED_SERVICES
+    ]
 
 
-def build_calls(services: Sequence[str]) -> list[CodecCall]:
+def build_test_calls(services: Sequence[str]) -> list[CodecCall]:
     """Return the calls that check services."""
     return [
         CodecCall("encode", {service: {"start_time": start, "end_time": end}}, _TEST_PORT, 0)
@@ -54,12 +56,14 @@ def build_calls(services: Sequence[str]) -> list[CodecCall]:
     ]
 
 
-def check_requests(
+def choose_history_request(
     codec: Codec, services: Sequence[str], outcomes: Sequence[CallOutcome]
 ) -> HistoryRequest | None:
     """Return the first valid service, or the first one with its fault, or None."""
     requests = [
-        HistoryRequest(service=service, fault=_fault(codec, outcomes[at : at + len(TEST_RANGES)]))
+        HistoryRequest(
+            service=service, fault=_find_fault(codec, outcomes[at : at + len(TEST_RANGES)])
+        )
         for at, service in zip(range(0, len(outcomes), len(TEST_RANGES)), services, strict=True)
     ]
     return next(
@@ -67,11 +71,11 @@ def check_requests(
     )
 
 
-def _fault(codec: Codec, outcomes: Sequence[CallOutcome]) -> str | None:
+def _find_fault(codec: Codec, outcomes: Sequence[CallOutcome]) -> str | None:
     ranges_by_bytes: dict[bytes, tuple[int, int]] = {}
     for bounds, outcome in zip(TEST_RANGES, outcomes, strict=True):
         try:
-            answer = read_encoded(codec.encoder, outcome.result(), _TEST_PORT).content
+            answer = parse_encoder_result(codec.encoder, outcome.result(), _TEST_PORT).content
         except CodecFailed as error:
             return f"{_render_range(bounds)}: the codec {error}"[:500]
         if not answer:

@@ -14,10 +14,10 @@ from services.device.lorawan.frame_queries import FrameService
 from services.device.lorawan.gaps import GapService
 from services.device.lorawan.redecode_service import RedecodeService
 from services.device.lorawan.schemas import (
-    EXAMPLE,
-    HEALING,
-    MAX_PAGE,
-    TEST_EXAMPLE,
+    CODEC_EXAMPLE,
+    CODEC_TEST_EXAMPLE,
+    HEALING_EXAMPLE,
+    MAX_PAGE_SIZE,
     CodecTestResult,
     FramePage,
     GapHealingSettings,
@@ -30,21 +30,21 @@ from services.device.lorawan.schemas import (
 from services.device.telemetry.history import EndTime, KeyRangeResolver, PageKey, StartTime
 from services.device.things.product_model import ProductCodec, PutGapHealing
 
-Codecs = NamedDependency[CodecService]
+CodecServiceDependency = NamedDependency[CodecService]
 
 
 @get("/{model:str}/codec")
 async def get_product_codec(
-    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: CodecServiceDependency, model: FromPath[str]
 ) -> ProductCodec:
     """Return the codec of a product."""
     return await codec_service.get(principal, model)
 
 
-@put("/{model:str}/codec", example=EXAMPLE, waits=True, summary="Replace codec of product")
+@put("/{model:str}/codec", example=CODEC_EXAMPLE, waits=True, summary="Replace codec of product")
 async def put_product_codec(
     principal: RequestPrincipal,
-    codec_service: Codecs,
+    codec_service: CodecServiceDependency,
     model: FromPath[str],
     data: JSONBody[PutCodec],
 ) -> ProductCodec:
@@ -57,16 +57,21 @@ async def put_product_codec(
 
 @delete("/{model:str}/codec")
 async def delete_product_codec(
-    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: CodecServiceDependency, model: FromPath[str]
 ) -> str:
     """Remove the codec of a product; return the model."""
     return await codec_service.delete(principal, model)
 
 
-@post("/{model:str}/codec/test", example=TEST_EXAMPLE, waits=True, summary="Test codec of product")
+@post(
+    "/{model:str}/codec/test",
+    example=CODEC_TEST_EXAMPLE,
+    waits=True,
+    summary="Test codec of product",
+)
 async def try_product_codec(
     principal: RequestPrincipal,
-    codec_service: Codecs,
+    codec_service: CodecServiceDependency,
     model: FromPath[str],
     data: JSONBody[TestCodec],
 ) -> CodecTestResult:
@@ -76,7 +81,7 @@ async def try_product_codec(
 
 @get("/{model:str}/codec/healing", summary="Get settings for requesting missing readings")
 async def get_product_healing(
-    principal: RequestPrincipal, codec_service: Codecs, model: FromPath[str]
+    principal: RequestPrincipal, codec_service: CodecServiceDependency, model: FromPath[str]
 ) -> GapHealingSettings:
     """Return whether and how often devices receive requests for missing readings."""
     return await codec_service.get_healing(principal, model)
@@ -84,12 +89,12 @@ async def get_product_healing(
 
 @put(
     "/{model:str}/codec/healing",
-    example=HEALING,
+    example=HEALING_EXAMPLE,
     summary="Replace settings for requesting missing readings",
 )
 async def put_product_healing(
     principal: RequestPrincipal,
-    codec_service: Codecs,
+    codec_service: CodecServiceDependency,
     model: FromPath[str],
     data: JSONBody[PutGapHealing],
 ) -> GapHealingSettings:
@@ -97,7 +102,7 @@ async def put_product_healing(
     return await codec_service.put_healing(principal, model, data)
 
 
-Redecodes = NamedDependency[RedecodeService]
+RedecodeServiceDependency = NamedDependency[RedecodeService]
 
 
 @post(
@@ -107,7 +112,7 @@ Redecodes = NamedDependency[RedecodeService]
 )
 async def redecode_product_frames(
     principal: RequestPrincipal,
-    redecodes: Redecodes,
+    redecodes: RedecodeServiceDependency,
     model: FromPath[str],
     data: JSONBody[StartRedecode],
 ) -> RedecodeProgress:
@@ -120,7 +125,7 @@ async def redecode_product_frames(
 
 @get("/{model:str}/codec/redecode", summary="Get progress of decoding again")
 async def get_product_redecode(
-    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: RedecodeServiceDependency, model: FromPath[str]
 ) -> RedecodeProgress:
     """Return the last re-decode job of a product."""
     return await redecodes.get(principal, model)
@@ -128,7 +133,7 @@ async def get_product_redecode(
 
 @delete("/{model:str}/codec/redecode", summary="Stop decoding frames again")
 async def stop_product_redecode(
-    principal: RequestPrincipal, redecodes: Redecodes, model: FromPath[str]
+    principal: RequestPrincipal, redecodes: RedecodeServiceDependency, model: FromPath[str]
 ) -> RedecodeProgress:
     """Stop the re-decode job of a product; finished devices keep their new history."""
     return await redecodes.stop(principal, model)
@@ -145,14 +150,14 @@ async def list_device_frames(
     device_id: PathId,
     start_time: StartTime = None,
     end_time: EndTime = None,
-    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE)] = 20,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE_SIZE)] = 20,
     page_key: PageKey = None,
 ) -> FramePage:
     """List uplinks of a device, newest first, with their decoded values."""
     key_range = await key_ranges.resolve_for_application(
         principal, device_id, (start_time, end_time, page_key)
     )
-    records, next_key = await frames.page(key_range, page_size)
+    records, next_key = await frames.list_page(key_range, page_size)
     return FramePage(list=records, page_size=page_size, next_page_key=next_key)
 
 
@@ -164,12 +169,12 @@ async def list_device_gaps(
     device_id: PathId,
     start_time: StartTime = None,
     end_time: EndTime = None,
-    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE)] = 20,
+    page_size: Annotated[int, QueryParameter(name="pageSize", ge=1, le=MAX_PAGE_SIZE)] = 20,
     page_key: PageKey = None,
 ) -> GapPage:
     """List gaps in the frame counters of a device, newest first."""
     key_range = await key_ranges.resolve_for_application(
         principal, device_id, (start_time, end_time, page_key)
     )
-    records, next_key = await gaps.page(key_range, page_size)
+    records, next_key = await gaps.list_page(key_range, page_size)
     return GapPage(list=records, page_size=page_size, next_page_key=next_key)

@@ -23,18 +23,18 @@ MAX_RECORDS, MAX_BYTES = 128, 1024 * 1024
 
 BSON is at most 8 times larger, and MongoDB accepts 16 MiB.
 """
-LARGEST_SHOWN = 16 * 1024
+MAX_DIFFERENCE_BYTES = 16 * 1024
 """Maximum bytes of the JSON of a difference."""
 
 
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
-DecodedFrame = tuple[Document, DecodeResult]
+FrameAndResult = tuple[Document, DecodeResult]
 """A stored frame and the result of decoding it now."""
 
 
-class _Row(NamedTuple):
+class _Replacement(NamedTuple):
     """A record of history to be replaced."""
 
     key: bytes
@@ -65,21 +65,21 @@ class HistoryChanges:
     """Keys of records to delete."""
     events: list[OutboxEntry] = field(default_factory=list)
 
-    def add_plain(self, frames: Iterable[DecodedFrame]) -> None:
+    def add_plain_frames(self, frames: Iterable[FrameAndResult]) -> None:
         """Add frames whose only record is written without reading history."""
         for row, result in frames:
             key = bytes(row["_id"])
             self.assumed[key] = result.properties
-            self.record_frame(key, result, set(), same=not result.rejection)
+            self.add_frame_update(key, result, set(), same=not result.rejection_reason)
 
-    def record_frame(
+    def add_frame_update(
         self, key: bytes, result: DecodeResult, past: set[bytes], *, same: bool
     ) -> None:
         """Add the update of a stored frame: its versions, fault and past readings."""
         if same and not holds_write_only(result.faults):
             self.same.append(key)
         else:
-            self.frames.append(_frame_change(key, self.stamp, result, past))
+            self.frames.append(_frame_update(key, self.stamp, result, past))
 
     def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
         """Yield deletions of stale records, and of records about to be inserted."""
@@ -88,7 +88,7 @@ class HistoryChanges:
 
     def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
         """Yield replacements of changed records, by week."""
-        return replacements(self.updated)
+        return build_replacements(self.updated)
 
     def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
         """Yield insertions of missing records, by week."""
@@ -102,13 +102,13 @@ class HistoryChanges:
             yield UpdateMany({"_id": key_range(self.same)}, {"$set": {"c": self.stamp}})
 
 
-def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, UpdateMany]]:
+def build_replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, UpdateMany]]:
     """Yield updates that replace the values of records, by week.
 
     Several records share one update, because MongoDB plans each update separately.
     """
     for week, keys in group_by_week(values):
-        rows = [_Row(key, values[key]) for key in keys]
+        rows = [_Replacement(key, values[key]) for key in keys]
         for chunk in chunks(rows, MAX_RECORDS, MAX_BYTES):
             together = [row.key for row in chunk]
             place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
@@ -116,7 +116,7 @@ def replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, Update
             yield week, UpdateMany({"_id": key_range(together)}, [{"$set": {"p": change}}])
 
 
-def is_plain(row: Document, result: DecodeResult) -> bool:
+def has_single_record(row: Document, result: DecodeResult) -> bool:
     """Return whether a frame has one record in history and was never rejected."""
     return bool(result.properties) and not result.past and "h" not in row and "w" not in row
 
@@ -141,8 +141,8 @@ def key_week(key: bytes) -> int:
     return partition_at(KEY.unpack(key)[1])
 
 
-def _frame_change(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]) -> UpdateOne:
-    fields: Document = {"c": stamp, "w": result.rejection, "h": sorted(past)}
+def _frame_update(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]) -> UpdateOne:
+    fields: Document = {"c": stamp, "w": result.rejection_reason, "h": sorted(past)}
     removed_fields = {name: "" for name in ("w", "h") if not fields[name]}
     if holds_write_only(result.faults):
         removed_fields["f"] = ""
@@ -160,18 +160,18 @@ def build_difference(
 ) -> RedecodeDifference:
     """Return how a record of history changes, in the form that users are shown."""
     device, ts, _ = KEY.unpack(key)
-    if len(_encode_sorted((before, result.properties))) > LARGEST_SHOWN:
+    if len(_encode_sorted((before, result.properties))) > MAX_DIFFERENCE_BYTES:
         return RedecodeDifference(device=device, ts=ts, reason="too large to be shown")
     return RedecodeDifference(
         device=device,
         ts=ts,
         before=before,
         after=result.properties or None,
-        reason=result.rejection or None,
+        reason=result.rejection_reason or None,
     )
 
 
-def redecoded_event(
+def build_redecoded_event(
     thing: Thing, key: bytes, version: str, properties: dict[str, Any], now: int
 ) -> OutboxEntry:
     """Return the event of a report; its id differs by codec version."""

@@ -18,7 +18,7 @@ from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document, StoreError
 from services.device.lorawan.codec_cache import CachedCodec, CodecCache
 from services.device.lorawan.redecode_service import (
-    REDECODES,
+    REDECODES_COLLECTION,
     DeviceProgress,
     RedecodeJob,
     RedecodeStore,
@@ -43,9 +43,9 @@ log = logging.getLogger(__name__)
 
 CONCURRENT_TENANTS = 4
 """Tenants whose jobs run at the same time."""
-QUERY_SECONDS = 0.5
+QUERY_INTERVAL_SECONDS = 0.5
 """Seconds between two queries for jobs."""
-SETTLED_MS = 15_000
+INGEST_SETTLED_MS = 15_000
 """Time after which ingest has stored the last frame that the previous codec decoded."""
 DEVICES_PER_LOOKUP = 192
 """Devices that are looked up together."""
@@ -55,8 +55,8 @@ ROWS_PER_READ = 1000
 """History records that are read together."""
 TURN_SECONDS = 0.5
 """Seconds of a turn; a batch that has begun is completed."""
-CODEC_CHANGED = "the codec was changed while the job was running"
-TOO_MANY_REPORTS = (
+CODEC_CHANGED_FAULT = "the codec was changed while the job was running"
+TOO_MANY_REPORTS_FAULT = (
     f"{MAX_REPUBLISHED} reports were published again, the maximum: "
     "select fewer devices or less time"
 )
@@ -74,33 +74,41 @@ class RedecodeWorker:
     latest: LatestValues
     device_fields: DeviceFieldUpdater
     partitions: Partitions
-    settled_ms: int = SETTLED_MS
+    settled_ms: int = INGEST_SETTLED_MS
 
     async def run(self) -> None:
         """Run until cancelled."""
-        tenants = partial(self.store.tenants, self.settled_ms)
-        wake = self.store.wakeups.event(REDECODES)
+        tenants = partial(self.store.list_due_tenants, self.settled_ms)
+        wake = self.store.wakeups.event(REDECODES_COLLECTION)
         await take_turns(
-            "redecode", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+            "redecode",
+            CONCURRENT_TENANTS,
+            tenants,
+            self.run_jobs,
+            QUERY_INTERVAL_SECONDS,
+            wake,
+            tenants,
         )
 
-    async def steps(self, tenant: str) -> Steps:
+    async def run_jobs(self, tenant: str) -> Steps:
         """Run the jobs of a tenant, one turn per product."""
-        while job := await self.store.next_job(tenant, self.settled_ms):
+        while job := await self.store.find_next_job(tenant, self.settled_ms):
             try:
-                await self.turn(job)
+                await self.run_turn(job)
             except StoreError:
                 raise
             except Exception as error:
                 log.exception("re-decode job of product %s failed", job.model)
-                await self.store.end(job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500])
+                await self.store.end_job(
+                    job, "FAILED", fault=f"{type(error).__name__}: {error}"[:500]
+                )
             yield
 
-    async def turn(self, job: RedecodeJob) -> None:
+    async def run_turn(self, job: RedecodeJob) -> None:
         """Continue a job with some devices."""
         cached = (await self.codecs.find_all([(job.tenant, job.model)]))[job.tenant, job.model]
         if cached.version != job.version:
-            await self.store.end(job, "FAILED", fault=CODEC_CHANGED)
+            await self.store.end_job(job, "FAILED", fault=CODEC_CHANGED_FAULT)
             return
         until = time.monotonic() + TURN_SECONDS
         ids = await self._list_next_devices(job)
@@ -138,7 +146,7 @@ class RedecodeWorker:
         job.told += sum(outcome.republished for outcome in progresses)
         went = await self.store.save_progress(job, ids, progresses)
         if job.told >= MAX_REPUBLISHED:
-            await self.store.end(job, "FAILED", fault=TOO_MANY_REPORTS)
+            await self.store.end_job(job, "FAILED", fault=TOO_MANY_REPORTS_FAULT)
             return False
         return went and time.monotonic() <= until
 
@@ -161,7 +169,7 @@ class RedecodeWorker:
 
     async def _finish_pass(self, job: RedecodeJob) -> None:
         if job.dry or job.is_second_pass:
-            await self.store.end(job, "DONE")
+            await self.store.end_job(job, "DONE")
         else:
             await self.store.start_second_pass(job)
 
@@ -179,12 +187,12 @@ class RedecodeWorker:
         """
         progresses = await self.redecoder.redecode(job, cached, things, until)
         if not job.dry:
-            await self._update_derived(
+            await self._update_derived_values(
                 {thing.id: thing for thing in things}, progresses, interrupted
             )
         return progresses
 
-    async def _update_derived(
+    async def _update_derived_values(
         self, things: dict[int, Thing], progresses: dict[int, DeviceProgress], interrupted: set[int]
     ) -> None:
         """Recalculate latest values and facts of devices from their history.
@@ -194,7 +202,7 @@ class RedecodeWorker:
         for device_id in progresses.keys() & interrupted:
             entries = (await self.latest.find_entries([device_id])).get(device_id, {})
             known_times = {entry["t"] for entry in entries.values()}
-            progresses[device_id].changed_times |= await self.redecoder.frames.find_times(
+            progresses[device_id].changed_times |= await self.redecoder.frames.filter_frame_times(
                 device_id, known_times
             )
         times = {
@@ -208,7 +216,7 @@ class RedecodeWorker:
         await self.latest.rebuild(
             {
                 device_id: RewrittenHistory(
-                    partial(self._reports, things[device_id], weeks),
+                    partial(self._iterate_history, things[device_id], weeks),
                     rewritten,
                     None if device_id in interrupted else progresses[device_id].changed_properties,
                 )
@@ -219,7 +227,7 @@ class RedecodeWorker:
             {device_id: things[device_id] for device_id in times}, times
         )
 
-    async def _reports(
+    async def _iterate_history(
         self, thing: Thing, weeks: list[Collection], newest: int | None
     ) -> AsyncIterator[list[Reported]]:
         """Yield history of a device since its owner has it, oldest first, in parts.

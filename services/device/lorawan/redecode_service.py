@@ -26,9 +26,9 @@ from services.device.things.device_queries import DeviceQueries
 from services.device.things.errors import codec_not_found
 from services.device.things.product_store import ProductStore, product_id
 
-REDECODES = "redecodes"
+REDECODES_COLLECTION = "redecodes"
 """The collection, and a topic of `Wakeups`: a job has started."""
-JOB_DAYS = 30
+FINISHED_JOB_DAYS = 30
 """Days for which a finished job is kept."""
 
 
@@ -87,10 +87,10 @@ class RedecodeStore:
     """Reads and writes re-decode jobs."""
 
     def __init__(self, database: Database, wakeups: Wakeups) -> None:
-        self._jobs = database[REDECODES]
+        self._jobs = database[REDECODES_COLLECTION]
         self.wakeups = wakeups
 
-    async def forget_values(self, tenant: str, model: str, device_ids: Sequence[int]) -> None:
+    async def remove_differences(self, tenant: str, model: str, device_ids: Sequence[int]) -> None:
         """Remove the differences of devices from the last job of a product."""
         await self._jobs.update_one(
             {"_id": product_id(tenant, model)},
@@ -108,7 +108,7 @@ class RedecodeStore:
             )
         except DuplicateKey:
             return False
-        self.wakeups.notify(REDECODES)
+        self.wakeups.notify(REDECODES_COLLECTION)
         return True
 
     async def find(self, tenant: str, model: str) -> RedecodeProgress | None:
@@ -116,12 +116,12 @@ class RedecodeStore:
         document = await self._jobs.find_one({"_id": product_id(tenant, model)})
         return msgspec.convert(document, RedecodeProgress) if document else None
 
-    async def tenants(self, settled_ms: int, within: float = 0) -> list[str]:
-        """Return the tenants with jobs that `next_job` returns within some seconds."""
+    async def list_due_tenants(self, settled_ms: int, within: float = 0) -> list[str]:
+        """Return the tenants with jobs that `find_next_job` returns within some seconds."""
         due = _due_query(settled_ms - int(within * 1000))
         return list(await self._jobs.distinct("_id.tenant", due))
 
-    async def next_job(self, tenant: str, settled_ms: int) -> RedecodeJob | None:
+    async def find_next_job(self, tenant: str, settled_ms: int) -> RedecodeJob | None:
         """Return the running job of a tenant that has waited longest for its turn.
 
         A second pass starts `settled_ms` after the first.
@@ -133,13 +133,13 @@ class RedecodeStore:
 
     async def stop(self, tenant: str, model: str) -> bool:
         """Stop the job of a product; return False when none is running."""
-        return await self._end({"_id": product_id(tenant, model)}, "STOPPED")
+        return await self._end_running({"_id": product_id(tenant, model)}, "STOPPED")
 
-    async def end(self, job: RedecodeJob, state: str, **more: Any) -> None:
+    async def end_job(self, job: RedecodeJob, state: str, **more: Any) -> None:
         """End a running job."""
-        await self._end({"_id": job.identity, "started": job.started}, state, **more)
+        await self._end_running({"_id": job.identity, "started": job.started}, state, **more)
 
-    async def _end(self, query: Document, state: str, **more: Any) -> bool:
+    async def _end_running(self, query: Document, state: str, **more: Any) -> bool:
         now = now_ms()
         change = {"$set": {"state": state, "ended": now, "at": from_ms(now), **more}}
         ended = await self._jobs.update_one({**query, "state": "RUNNING"}, change)
@@ -229,7 +229,7 @@ class RedecodeService:
             dry=body.dry,
             tell=body.tell,
             version=product.codec_version,
-            total=await self._total(tenant, model) if devices is None else len(devices),
+            total=await self._count_devices(tenant, model) if devices is None else len(devices),
             started=now,
             devices=devices,
             start=body.start or 0,
@@ -241,12 +241,12 @@ class RedecodeService:
 
     async def get(self, principal: Principal, model: str) -> RedecodeProgress:
         """Return the last job of a product; raise `NotFound` when there is none."""
-        job = await self.last(principal, model)
+        job = await self.find_last(principal, model)
         if job is None:
             raise NotFound(f"frames of {model} were never decoded again", field="model")
         return job
 
-    async def last(self, principal: Principal, model: str) -> RedecodeProgress | None:
+    async def find_last(self, principal: Principal, model: str) -> RedecodeProgress | None:
         """Return the last job of a product, or None; raise `NotFound` for no product."""
         await self._products.get(principal.tenant, model)
         return await self._store.find(principal.tenant, model)
@@ -256,6 +256,6 @@ class RedecodeService:
         await self._store.stop(principal.tenant, model)
         return await self.get(principal, model)
 
-    async def _total(self, tenant: str, model: str) -> int:
+    async def _count_devices(self, tenant: str, model: str) -> int:
         counted = await self._lists.count_models_by_integration(tenant)
         return sum(count.devices for count in counted if count.model.model == model)

@@ -16,19 +16,19 @@ from services.device.lorawan.codec_cache import CachedCodec
 from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
-from services.device.lorawan.frame_decoder import decoder_stamp
+from services.device.lorawan.frame_decoder import format_decoder_versions
 from services.device.lorawan.frame_store import FrameStore, decode_frame
 from services.device.lorawan.redecode_changes import (
-    DecodedFrame,
+    FrameAndResult,
     HistoryChanges,
     build_difference,
+    build_redecoded_event,
+    build_replacements,
     equals_exactly,
     expected_records,
     group_by_week,
-    is_plain,
+    has_single_record,
     key_week,
-    redecoded_event,
-    replacements,
 )
 from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob
 from services.device.lorawan.schemas import MAX_DIFFERENCES, MAX_REPUBLISHED
@@ -42,7 +42,7 @@ from services.device.telemetry.partitions import (
 from services.device.telemetry.uplink import FUTURE_MS
 from services.device.things.model import Thing
 
-BATCH_FRAMES = 2000
+FRAMES_PER_BATCH = 2000
 """Frames that are read together and written in one transaction."""
 
 
@@ -67,14 +67,14 @@ class Redecoder:
         """
         pending = list(things)
         progresses = {
-            thing.id: DeviceProgress(last_key=self._first_key(job, thing)) for thing in pending
+            thing.id: DeviceProgress(last_key=self._resume_key(job, thing)) for thing in pending
         }
         while pending:
-            limit = BATCH_FRAMES // len(pending)
+            limit = FRAMES_PER_BATCH // len(pending)
             rows = await asyncio.gather(
                 *(
                     self.frames.find_outdated(
-                        decoder_stamp(cached.version, thing),
+                        format_decoder_versions(cached.version, thing),
                         progresses[thing.id].last_key,
                         history_key(thing.id, job.end, MAX_KEY_PART),
                         limit,
@@ -82,11 +82,11 @@ class Redecoder:
                     for thing in pending
                 )
             )
-            writes = await self._decode(
+            writes = await self._decode_to_changes(
                 job, cached, list(zip(pending, rows, strict=True)), progresses
             )
             if writes and not job.dry:
-                await self._write(writes, progresses)
+                await self._write_changes(writes, progresses)
             for thing, frames in zip(pending, rows, strict=True):
                 progresses[thing.id].is_finished = len(frames) < limit
                 if frames:
@@ -97,12 +97,12 @@ class Redecoder:
                 break
         return progresses
 
-    def _first_key(self, job: RedecodeJob, thing: Thing) -> bytes:
+    def _resume_key(self, job: RedecodeJob, thing: Thing) -> bytes:
         """Return the key to resume at, within current ownership and retention."""
         oldest = max(thing.owned_since, now_ms() - self.retention_ms)
         return max(job.resume_key(thing.id), history_key(thing.id, oldest, 0))
 
-    async def _decode(
+    async def _decode_to_changes(
         self,
         job: RedecodeJob,
         cached: CachedCodec,
@@ -118,8 +118,8 @@ class Redecoder:
         history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
         writes = []
         for (thing, _), (looked, plain), before in zip(frames, parted, history, strict=True):
-            changes = HistoryChanges(thing, decoder_stamp(cached.version, thing))
-            changes.add_plain(plain)
+            changes = HistoryChanges(thing, format_decoder_versions(cached.version, thing))
+            changes.add_plain_frames(plain)
             progresses[thing.id].read += len(plain)
             self._collect_changes(
                 job, cached.version, looked, before, changes, progresses[thing.id]
@@ -129,17 +129,17 @@ class Redecoder:
 
     @staticmethod
     def _split_plain(
-        job: RedecodeJob, progress: DeviceProgress, frames: Iterable[DecodedFrame]
-    ) -> tuple[list[DecodedFrame], list[DecodedFrame]]:
+        job: RedecodeJob, progress: DeviceProgress, frames: Iterable[FrameAndResult]
+    ) -> tuple[list[FrameAndResult], list[FrameAndResult]]:
         """Split frames into those to compare with history and those to write unread."""
         if job.dry or job.tell or _keeps_differences(job, progress):
             return list(frames), []
-        looked, plain = list[DecodedFrame](), list[DecodedFrame]()
+        looked, plain = list[FrameAndResult](), list[FrameAndResult]()
         for frame in frames:
-            (plain if is_plain(*frame) else looked).append(frame)
+            (plain if has_single_record(*frame) else looked).append(frame)
         return looked, plain
 
-    async def _find_history(self, frames: Iterable[DecodedFrame]) -> dict[bytes, Document]:
+    async def _find_history(self, frames: Iterable[FrameAndResult]) -> dict[bytes, Document]:
         return await self.partitions.find_properties(
             bytes(key) for row, _ in frames for key in (row["_id"], *row.get("h", ()))
         )
@@ -151,7 +151,7 @@ class Redecoder:
         if codec is None:
             raise LookupError("the product has no codec")
         calls = [_decode_call(row) for _, rows in frames for row in rows]
-        outcomes = await self.workers.run_each(tenant, codec, calls)
+        outcomes = await self.workers.run_despite_crashes(tenant, codec, calls)
         called = zip(calls, outcomes, strict=True)
         return [
             [
@@ -167,7 +167,7 @@ class Redecoder:
     def _collect_changes(
         job: RedecodeJob,
         version: str,
-        frames: Iterable[DecodedFrame],
+        frames: Iterable[FrameAndResult],
         before: Mapping[bytes, Document],
         writes: HistoryChanges,
         progress: DeviceProgress,
@@ -183,8 +183,8 @@ class Redecoder:
             stale = stored_past - past
             if key in before and key not in records:
                 stale.add(key)
-            same = row.get("w", "") == result.rejection and stored_past == past
-            writes.record_frame(key, result, past, same=same)
+            same = row.get("w", "") == result.rejection_reason and stored_past == past
+            writes.add_frame_update(key, result, past, same=same)
             progress.read += 1
             if not (changed or stale):
                 continue
@@ -198,12 +198,12 @@ class Redecoder:
                 readable = key in before and writes.thing.tsl.readable(before[key])
                 progress.differences.append(build_difference(key, readable or None, result))
             if job.tell and key in changed:
-                event = redecoded_event(writes.thing, key, version, result.properties, now)
+                event = build_redecoded_event(writes.thing, key, version, result.properties, now)
                 writes.events.append(event)
         writes.stale -= kept_keys
         progress.republished += len(writes.events)
 
-    async def _write(
+    async def _write_changes(
         self, writes: Sequence[HistoryChanges], progresses: Mapping[int, DeviceProgress]
     ) -> None:
         """Write all changes in one transaction.
@@ -212,7 +212,7 @@ class Redecoder:
         """
         for write in writes:
             if write.stale:
-                write.stale -= await self.frames.find_past_keys(
+                write.stale -= await self.frames.filter_past_keys(
                     write.thing.id, write.stamp, write.stale
                 )
         history: dict[int, list[DeleteMany | UpdateMany | InsertOne[Document]]] = defaultdict(list)
@@ -248,7 +248,9 @@ class Redecoder:
         Missing records are looked up only when MongoDB matched fewer than expected.
         """
         weeks: dict[int, list[UpdateMany]] = defaultdict(list)
-        for week, change in (each for write in writes for each in replacements(write.assumed)):
+        for week, change in (
+            each for write in writes for each in build_replacements(write.assumed)
+        ):
             weeks[week].append(change)
         matched = changed = 0
         for week, changes in weeks.items():

@@ -27,10 +27,10 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import NetworkStatus, Thing
 
-CHANNEL = "frame"
-MAX_UNCHANGED_BYTES = 4096
+FRAME_CHANNEL = "frame"
+MAX_UNCHANGED_FRAME_BYTES = 4096
 """Maximum bytes of a frame that is published unchanged; others are encoded again."""
-DEVICE_SECONDS = 3600.0
+DEVICE_CACHE_SECONDS = 3600.0
 """Seconds for which the device of an SN is cached, unless an event invalidates it.
 
 Ingest reads the device for each report, and rejects a frame whose device has changed its owner.
@@ -47,7 +47,7 @@ class RawDeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
     identifier: IdentifierText
     frame: msgspec.Raw
 
-    def payload(self, index: int) -> bytes:
+    def validated_payload(self, index: int) -> bytes:
         """Return the JSON of the frame, entry `index` of its call; raise `DecodeError`."""
         try:
             frame = _decode_frame(self.frame)
@@ -55,7 +55,11 @@ class RawDeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
             reason, _, path = str(error).partition(" - at `$")
             text = f"{reason} - at `$.frames[{index}].frame{path or '`'}"
             raise msgspec.ValidationError(text) from error
-        return bytes(self.frame) if len(self.frame) <= MAX_UNCHANGED_BYTES else _encode_json(frame)
+        return (
+            bytes(self.frame)
+            if len(self.frame) <= MAX_UNCHANGED_FRAME_BYTES
+            else _encode_json(frame)
+        )
 
 
 class SendRawFrames(msgspec.Struct, kw_only=True):
@@ -75,18 +79,18 @@ class FrameRpc:
 
     def offer(self, rpc: RpcServer) -> None:
         """Answer `rpc.device.{frames|link}.{integration}`."""
-        rpc.offer_each("frames", SendRawFrames, self.frames)
-        rpc.offer_each("link", SendLinkState, self.link)
+        rpc.offer_each("frames", SendRawFrames, self.publish_frames)
+        rpc.offer_each("link", SendLinkState, self.store_link_state)
 
-    async def frames(self, integration: str, sent: SendRawFrames) -> FramesAnswer:
+    async def publish_frames(self, integration: str, sent: SendRawFrames) -> FramesAnswer:
         """Publish frames for ingest; reject those of devices of other integrations."""
-        payloads = [frame.payload(index) for index, frame in enumerate(sent.frames)]
+        payloads = [frame.validated_payload(index) for index, frame in enumerate(sent.frames)]
         things = await self._find_things(integration, sent.frames)
         trace = trace_header() | hops_header(current_hops())
         await self.bus.publish(
             [
                 OutgoingMessage(
-                    up(thing.sn, CHANNEL),
+                    up(thing.sn, FRAME_CHANNEL),
                     payload,
                     headers=trace | sender_headers(thing.tenant, integration),
                 )
@@ -105,14 +109,14 @@ class FrameRpc:
             ]
         )
 
-    async def link(self, integration: str, report: SendLinkState) -> Acknowledged:
+    async def store_link_state(self, integration: str, report: SendLinkState) -> Acknowledged:
         """Store that a device has joined, or the state of its link."""
         (thing,) = await self._find_things(integration, [report])
         if thing is None:
             raise NotFound(_unknown_device_text(integration, report.identifier), field="identifier")
         now = now_ms()
         ts = frame_time(report.ts, now, retention_ms=now)
-        await self.devices.reported_state.write_fields([(thing.id, *_read_fact(report, ts))])
+        await self.devices.reported_state.write_fields([(thing.id, *_to_stored_fact(report, ts))])
         await self.presence.record_contact(thing)
         return Acknowledged()
 
@@ -121,7 +125,7 @@ class FrameRpc:
     ) -> list[Thing | None]:
         """Return the integration's device of each entry, or None."""
         things_by_sn = await self.directory.find_by_sn(
-            {frame.identifier for frame in report}, DEVICE_SECONDS
+            {frame.identifier for frame in report}, DEVICE_CACHE_SECONDS
         )
         return [
             thing
@@ -133,7 +137,7 @@ class FrameRpc:
         ]
 
 
-def _read_fact(report: SendLinkState, ts: int) -> tuple[str, Any, int]:
+def _to_stored_fact(report: SendLinkState, ts: int) -> tuple[str, Any, int]:
     """Return field, value and time (ms) of a fact in the device's record."""
     if report.kind == "JOINED":
         return "joined", ts, ts

@@ -49,7 +49,7 @@ class TestCodec(CodecFrame, kw_only=True):
     """Codec to test instead of the product's; it is not stored."""
 
 
-EXAMPLE = {
+CODEC_EXAMPLE = {
     "script": "function decodeUplink(input) {"
     " return {data: {temperature: (input.bytes[0] << 8 | input.bytes[1]) / 10}} } "
     "function encodeDownlink(input) {"
@@ -57,8 +57,8 @@ EXAMPLE = {
     "examples": [{"port": 2, "hex": "00d7", "expected": {"temperature": 21.5}}],
 }
 """A codec of TS013."""
-TEST_EXAMPLE = {"port": 2, "hex": "00d7"}
-HEALING = {"on": False, "hour": 2, "day": 10}
+CODEC_TEST_EXAMPLE = {"port": 2, "hex": "00d7"}
+HEALING_EXAMPLE = {"on": False, "hour": 2, "day": 10}
 
 
 class CodecFault(msgspec.Struct):
@@ -100,7 +100,7 @@ class CodecTestResult(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Console output of the codec: at most 100 lines of 500 characters."""
 
 
-MAX_PAGE = 200
+MAX_PAGE_SIZE = 200
 """Maximum frames or gaps of a page."""
 
 
@@ -144,7 +144,7 @@ class FindFrames(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     start_timestamp: Moment | None = None
     end_timestamp: Moment | None = None
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 20
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_SIZE)] = 20
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
     @property
@@ -206,8 +206,8 @@ class FoundGaps(msgspec.Struct, omit_defaults=True, kw_only=True):
     next_key: str | None = None
 
 
-State = Literal["RUNNING", "DONE", "STOPPED", "FAILED"]
-MAX_DEVICES = 1000
+RedecodeState = Literal["RUNNING", "DONE", "STOPPED", "FAILED"]
+MAX_REDECODED_DEVICES = 1000
 MAX_REPUBLISHED = 10_000
 """Maximum number of reports that a job publishes again."""
 MAX_DIFFERENCES = 20
@@ -219,7 +219,7 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
     dry: bool = False
     """Only count and show differences."""
-    devices: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] = []
+    devices: Annotated[list[Id], msgspec.Meta(max_length=MAX_REDECODED_DEVICES)] = []
     """Device ids; empty means all devices of the product."""
     start: Moment | None = None
     """Earliest time of reception, ms."""
@@ -246,7 +246,7 @@ class RedecodeDifference(msgspec.Struct, omit_defaults=True, kw_only=True):
 class RedecodeProgress(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The last re-decode job of a product. Times are ms."""
 
-    state: State
+    state: RedecodeState
     """`RUNNING`, `DONE`, `STOPPED` by a user, or `FAILED`."""
     dry: bool = False
     """Whether the job only counts and shows differences."""

@@ -19,7 +19,7 @@ from services.device.registry.devices.console import BATCH_ROUTER as BATCHES
 from services.device.registry.devices.console import ROUTER as DEVICE_CONSOLE
 from services.device.registry.devices.console_service import UserDevices
 from services.device.registry.devices.groups import ROUTER as GROUPS
-from services.device.registry.devices.groups import Groups
+from services.device.registry.devices.groups import GroupService
 from services.device.registry.devices.integration_devices import DeviceAdder, DeviceProvisioner
 from services.device.registry.devices.open_api import ROUTER as DEVICE_OPEN_API
 from services.device.registry.devices.ownership import (
@@ -28,7 +28,7 @@ from services.device.registry.devices.ownership import (
     DeviceRemover,
     OrphanCleaner,
 )
-from services.device.registry.devices.rpc import DeviceNames, IntegrationRpc
+from services.device.registry.devices.rpc import DeviceSummaryRpc, IntegrationRpc
 from services.device.registry.devices.service import DeviceService
 from services.device.registry.imports.console import ROUTER as IMPORTS
 from services.device.registry.imports.service import ImportService
@@ -45,7 +45,11 @@ from services.device.registry.products.open_api import ROUTER as PRODUCT_OPEN_AP
 from services.device.registry.products.open_api import RPS_ROUTER as RPS_OPEN_API
 from services.device.registry.products.rps import RpsService, RpsStore
 from services.device.registry.products.service import ProductService
-from services.device.registry.products.templates import LibraryStore, ResourceClient, Templates
+from services.device.registry.products.templates import (
+    LibraryStore,
+    ResourceClient,
+    TemplateService,
+)
 from services.device.registry.products.write_only_eraser import WriteOnlyEraser
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.wiring import TelemetryPackage
@@ -59,11 +63,11 @@ class RegistryHandlers:
     device_service: DeviceService
     user_devices: UserDevices
     device_adder: DeviceAdder
-    groups: Groups
+    groups: GroupService
     product_service: ProductService
     codec_service: CodecService
     rps_service: RpsService
-    templates: Templates
+    templates: TemplateService
     sheets: SheetService
     imports: ImportService
 
@@ -89,7 +93,7 @@ def wire_registry(
     records = RpsStore(mongo, clients.limits)
     orphans = OrphanCleaner(devices, records, ApplicationClient(clients.rpc), remover)
     products = ProductService(things.products, things.specifications)
-    templates = Templates(
+    templates = TemplateService(
         LibraryStore(mongo.database), ResourceClient(clients.rpc), products, codecs.service
     )
     device_provisioner = DeviceProvisioner(devices, things.ids, products, templates, groups)
@@ -125,7 +129,7 @@ def wire_registry(
         devices=devices,
         groups=groups,
     )
-    group_service = Groups(groups, devices, grants, grants_rpc)
+    group_service = GroupService(groups, devices, grants, grants_rpc)
     eraser = WriteOnlyEraser(
         bus=bus,
         devices=devices,
@@ -138,8 +142,8 @@ def wire_registry(
         redecodes=lorawan.redecodes,
         alarms=alarms.eraser,
     )
-    rpc.offer("describe_groups", DescribeGroups, group_service.describe)
-    DeviceNames(devices.queries, members.models, integrations).offer(rpc)
+    rpc.offer("describe_groups", DescribeGroups, group_service.describe_groups)
+    DeviceSummaryRpc(devices.queries, members.models, integrations).offer(rpc)
     DeviceAssigner(devices, orphans, remover).offer(rpc)
     IntegrationRpc(
         devices=devices,

@@ -15,7 +15,7 @@ from libs.common.http.operations import route_operations
 from libs.common.http.request import needs_body
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
-from services.device.registry.devices.console_service import Outcomes, UserDevices
+from services.device.registry.devices.console_service import ErrorByDevice, UserDevices
 from services.device.registry.devices.integration_devices import DeviceAdder
 from services.device.registry.devices.schemas import (
     CreateDevice,
@@ -28,11 +28,11 @@ from services.device.registry.devices.schemas import (
     RenameDevice,
     TagDevices,
 )
-from services.device.registry.devices.search import COORDINATE_MISSING, parse_location
+from services.device.registry.devices.search import COORDINATE_MISSING_CODE, parse_location
 from services.device.things.model import Location
 from services.device.things.schemas import DeleteDevices, DeviceResult
 
-Devices = NamedDependency[UserDevices]
+UserDevicesDependency = NamedDependency[UserDevices]
 
 
 @post(
@@ -41,7 +41,9 @@ Devices = NamedDependency[UserDevices]
     example={"name": "roof", "page_size": 10, "page_number": 1},
 )
 async def find_devices(
-    principal: RequestPrincipal, user_devices: Devices, data: JSONBody[FindDevices | None] = None
+    principal: RequestPrincipal,
+    user_devices: UserDevicesDependency,
+    data: JSONBody[FindDevices | None] = None,
 ) -> Streamed[Page[DeviceResponse]]:
     """List the devices that the caller may see, the newest first.
 
@@ -71,7 +73,7 @@ async def create_device(
 
 @post("/batch-delete", guards=[allow_holders(Function.DEVICE_DELETE)], waits=True)
 async def delete_devices(
-    principal: RequestPrincipal, user_devices: Devices, data: JSONBody[DeleteDevices]
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, data: JSONBody[DeleteDevices]
 ) -> None:
     """Delete devices through their integrations; ignore unknown ids."""
     await user_devices.delete(principal, data)
@@ -81,7 +83,7 @@ async def delete_devices(
     "/move-to-group", guards=[allow_holders(Function.DEVICE_EDIT)], example={"device_id_list": []}
 )
 async def move_devices(
-    principal: RequestPrincipal, user_devices: Devices, data: JSONBody[MoveDevices]
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, data: JSONBody[MoveDevices]
 ) -> None:
     """Move devices to a group, or out of their group; ignore unknown ids."""
     await user_devices.move(principal, data)
@@ -89,7 +91,7 @@ async def move_devices(
 
 @get("/{device_id:str}", guards=[allow_holders(Function.DEVICE_VIEW)])
 async def get_device_detail(
-    request: HttpRequest, user_devices: Devices, device_id: PathId
+    request: HttpRequest, user_devices: UserDevicesDependency, device_id: PathId
 ) -> DeviceDetail:
     """Return a device with its entities.
 
@@ -105,7 +107,7 @@ async def get_device_detail(
 @put("/{device_id:str}", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def rename_device(
     principal: RequestPrincipal,
-    user_devices: Devices,
+    user_devices: UserDevicesDependency,
     device_id: PathId,
     data: JSONBody[RenameDevice],
 ) -> None:
@@ -115,7 +117,7 @@ async def rename_device(
 
 @post("/{device_id:str}/credentials", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def issue_device_credentials(
-    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, device_id: PathId
 ) -> DeviceCredentials:
     """Issue a new key for a device, shown only here.
 
@@ -126,7 +128,7 @@ async def issue_device_credentials(
 
 @get("/{device_id:str}/refused-login", guards=[allow_holders(Function.DEVICE_VIEW)])
 async def get_refused_login(
-    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, device_id: PathId
 ) -> LastRefusedLogin:
     """Return the last login of the device with a wrong key or certificate.
 
@@ -137,23 +139,23 @@ async def get_refused_login(
 
 @get("/{device_id:str}/location", guards=[allow_holders(Function.DEVICE_VIEW)])
 async def get_device_location(
-    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, device_id: PathId
 ) -> Location | None:
     """Return the location of a device; null if it is unknown."""
-    return await user_devices.location(principal, device_id)
+    return await user_devices.get_location(principal, device_id)
 
 
 @get(
     "/{device_id:str}/canvas", guards=[allow_holders(Function.DEVICE_VIEW, Function.DASHBOARD_VIEW)]
 )
 async def get_device_canvas(
-    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, device_id: PathId
 ) -> DeviceCanvas:
     """Return the canvas of a device, which all users share.
 
     The first call creates it.
     """
-    return await user_devices.canvas(principal, device_id)
+    return await user_devices.get_canvas(principal, device_id)
 
 
 @put(
@@ -163,20 +165,20 @@ async def get_device_canvas(
 )
 async def set_device_location(
     principal: RequestPrincipal,
-    user_devices: Devices,
+    user_devices: UserDevicesDependency,
     device_id: PathId,
     data: JSONBody[LocationInput],
 ) -> None:
     """Set the location of a device (WGS 84)."""
     location = parse_location(data)
     if location is None:
-        raise InvalidInput("is required", field="latitude", code=COORDINATE_MISSING)
+        raise InvalidInput("is required", field="latitude", code=COORDINATE_MISSING_CODE)
     await user_devices.set_location(principal, device_id, location)
 
 
 @post("/{device_id:str}/clear-location", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def clear_device_location(
-    principal: RequestPrincipal, user_devices: Devices, device_id: PathId
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, device_id: PathId
 ) -> None:
     """Remove the location of a device."""
     await user_devices.set_location(principal, device_id, None)
@@ -222,7 +224,7 @@ async def delete_each_device(
     return _results_response(await user_devices.delete_each(principal, ids))
 
 
-def _results_response(outcomes: Outcomes) -> DeviceResults:
+def _results_response(outcomes: ErrorByDevice) -> DeviceResults:
     return DeviceResults([_result_response(device, error) for device, error in outcomes.items()])
 
 

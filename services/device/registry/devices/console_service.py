@@ -33,7 +33,7 @@ from services.device.members.entity import (
     select_important_members,
 )
 from services.device.members.members import Member
-from services.device.registry.devices.integration_devices import integration_ref
+from services.device.registry.devices.integration_devices import to_integration_ref
 from services.device.registry.devices.ownership import DeviceRemover
 from services.device.registry.devices.schemas import (
     DeviceDetail,
@@ -45,7 +45,7 @@ from services.device.registry.devices.schemas import (
     RenameDevice,
     TagDevices,
 )
-from services.device.registry.devices.search import granted_query
+from services.device.registry.devices.search import build_granted_query
 from services.device.things.device_search import DeviceStream
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, device_not_visible
@@ -57,7 +57,7 @@ from services.device.things.visibility import granted_condition
 MAX_DEVICES_WITH_ENTITIES = 100
 """Maximum devices of a page that includes their entities."""
 
-Outcomes = dict[int, ThingwayError | None]
+ErrorByDevice = dict[int, ThingwayError | None]
 """The error of each device by id; None on success."""
 
 
@@ -88,7 +88,7 @@ class UserDevices:
         with_entities = min(search.size, total - search.skip) <= MAX_DEVICES_WITH_ENTITIES
 
         async def show(devices: Sequence[Device]) -> list[DeviceResponse]:
-            groups = await self.names_of_groups(principal, devices)
+            groups = await self.find_group_names(principal, devices)
             rows = [
                 DeviceResponse(**_response_fields(device, integrations, groups))
                 for device in devices
@@ -96,7 +96,7 @@ class UserDevices:
             if with_entities:
                 things = await self.entities.build_things(principal.tenant, devices)
                 for row, thing in zip(rows, things, strict=True):
-                    _add_entities(row, thing)
+                    _set_widget_entities(row, thing)
             return rows
 
         return search.streamed_page(map_batches(found, show), total)
@@ -104,7 +104,7 @@ class UserDevices:
     async def find(self, principal: Principal, search: FindDevices) -> tuple[DeviceStream, int]:
         """Return the devices of a page, and the total."""
         grants = await self.grants.read(principal)
-        query, counted = granted_query(principal.tenant, grants, search)
+        query, counted = build_granted_query(principal.tenant, grants, search)
         if query.sorts_by_integration:
             query = replace(query, integrations=await self.integrations.list_by_name())
         return (iterate_rows([]), 0) if grants.is_empty else await self.store.search(query, counted)
@@ -120,17 +120,17 @@ class UserDevices:
             may_see_key
             and (key := await self.first_keys.get_or_issue_key(principal, device)) is not None
         ):
-            entities = [_key_response(device, key), *entities]
-        groups = await self.names_of_groups(principal, [device])
+            entities = [_first_key_entity(device, key), *entities]
+        groups = await self.find_group_names(principal, [device])
         fields = _response_fields(device, await self.integrations.list_summaries(), groups)
         detail = DeviceDetail(
             **fields,
             joined=device.joined,
             link=device.link,
             entities=entities,
-            user_nickname=await self._nickname(device),
+            user_nickname=await self._find_nickname(device),
         )
-        _add_entities(detail, thing)
+        _set_widget_entities(detail, thing)
         return detail
 
     async def rename(self, principal: Principal, device_id: int, body: RenameDevice) -> None:
@@ -151,11 +151,11 @@ class UserDevices:
         if await self.store.update(principal.tenant, device_id, changes) is None:
             raise device_not_visible(device_id)
 
-    async def location(self, principal: Principal, device_id: int) -> Location | None:
+    async def get_location(self, principal: Principal, device_id: int) -> Location | None:
         """Return the location of a device, if known."""
         return (await self.granted.find(principal, device_id)).location
 
-    async def canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
+    async def get_canvas(self, principal: Principal, device_id: int) -> DeviceCanvas:
         """Return the canvas of a device, which `management` stores."""
         device = await self.granted.find(principal, device_id)
         request = GetDeviceCanvas(device.tenant, device.id)
@@ -206,27 +206,27 @@ class UserDevices:
             if grants.allows_device(device.id, device.integration, device.group)
         ]
         integrations = {device.integration for device in visible}
-        calls = {name: await self._needs_call(name) for name in integrations}
+        calls = {name: await self._must_call_integration(name) for name in integrations}
         deleted: list[int] = []
         try:
             for device in visible:
-                await self._delete(device, calls_integration=calls[device.integration])
+                await self._delete_device(device, calls_integration=calls[device.integration])
                 deleted.append(device.id)
         finally:
             await self.grants_rpc.forget_devices(principal.tenant, deleted)
 
-    async def delete_each(self, principal: Principal, ids: Sequence[int]) -> Outcomes:
+    async def delete_each(self, principal: Principal, ids: Sequence[int]) -> ErrorByDevice:
         """Delete each device that the user may see; return the outcome of each."""
         grants = await self.grants.read(principal)
-        outcomes: Outcomes = {device_id: device_not_visible(device_id) for device_id in ids}
+        outcomes: ErrorByDevice = {device_id: device_not_visible(device_id) for device_id in ids}
         deleted: list[int] = []
         try:
             for device in await self.store.find_all(principal.tenant, ids):
                 if not grants.allows_device(device.id, device.integration, device.group):
                     continue
                 try:
-                    calls = await self._needs_call(device.integration)
-                    await self._delete(device, calls_integration=calls)
+                    calls = await self._must_call_integration(device.integration)
+                    await self._delete_device(device, calls_integration=calls)
                 except ThingwayError as error:
                     outcomes[device.id] = error
                 else:
@@ -236,7 +236,7 @@ class UserDevices:
             await self.grants_rpc.forget_devices(principal.tenant, deleted)
         return outcomes
 
-    async def move_each(self, principal: Principal, body: MoveDevices) -> Outcomes:
+    async def move_each(self, principal: Principal, body: MoveDevices) -> ErrorByDevice:
         """Move devices like `move`; return the outcome of each."""
         moved = set(await self.move(principal, body))
         ids = distinct_ids(body.device_id_list)
@@ -245,7 +245,7 @@ class UserDevices:
             for device_id in ids
         }
 
-    async def tag_each(self, principal: Principal, body: TagDevices) -> Outcomes:
+    async def tag_each(self, principal: Principal, body: TagDevices) -> ErrorByDevice:
         """Change the tags of the devices that the user may see; return each outcome."""
         too_many: dict[int, ThingwayError] = {}
 
@@ -267,7 +267,7 @@ class UserDevices:
             for device_id in ids
         }
 
-    async def _needs_call(self, integration: str) -> bool:
+    async def _must_call_integration(self, integration: str) -> bool:
         """Return whether the integration must be called; raise if it cannot delete."""
         manifest = await self.integrations.find(integration)
         if manifest is None or not manifest.alive:
@@ -280,24 +280,24 @@ class UserDevices:
             )
         return True
 
-    async def _delete(self, device: Device, *, calls_integration: bool) -> None:
+    async def _delete_device(self, device: Device, *, calls_integration: bool) -> None:
         if calls_integration:
             try:
-                await self.client.delete_device(device.integration, integration_ref(device))
+                await self.client.delete_device(device.integration, to_integration_ref(device))
             except ThingwayError as error:
                 error.field = error.field or f"device_id_list.{device.id}"
                 raise
         delete = partial(self.store.delete, device.tenant, device.id)
         await self.remover.remove(device, delete, DEVICE_DELETED)
 
-    async def _nickname(self, device: Device) -> str | None:
+    async def _find_nickname(self, device: Device) -> str | None:
         """Return the nickname of the user who added the device, if any."""
         if device.user_id is None:
             return None
         names = await self.people.nicknames(device.tenant, [device.user_id])
         return names.get(device.user_id)
 
-    async def names_of_groups(
+    async def find_group_names(
         self, principal: Principal, devices: Iterable[Device]
     ) -> Mapping[int, str]:
         """Return the names of the groups that devices are in, by id."""
@@ -323,13 +323,13 @@ def _entity_response(entity: Entity) -> DeviceEntity:
     )
 
 
-def _add_entities(device: DeviceResponse, thing: EntityThing) -> None:
+def _set_widget_entities(device: DeviceResponse, thing: EntityThing) -> None:
     """Add the entities that widgets show."""
-    device.important_entities = _member_rows(thing, select_important_members(thing.members))
-    device.common_entities = _member_rows(thing, COMMON_MEMBERS.list_in_tree_order())
+    device.important_entities = _to_list_entities(thing, select_important_members(thing.members))
+    device.common_entities = _to_list_entities(thing, COMMON_MEMBERS.list_in_tree_order())
 
 
-def _member_rows(thing: EntityThing, members: Iterable[Member]) -> list[DeviceListEntity]:
+def _to_list_entities(thing: EntityThing, members: Iterable[Member]) -> list[DeviceListEntity]:
     return [
         DeviceListEntity(
             id=str(entity.id),
@@ -347,7 +347,7 @@ def _member_rows(thing: EntityThing, members: Iterable[Member]) -> list[DeviceLi
     ]
 
 
-def _key_response(device: Device, key: str) -> DeviceEntity:
+def _first_key_entity(device: Device, key: str) -> DeviceEntity:
     """Return the row of the entity list that shows a first key in existing consoles.
 
     Its number is 0, which no member has.

@@ -30,12 +30,12 @@ from services.device.things.visibility import MATCHES_NOTHING, condition_without
 
 CONCURRENT_TENANTS = 2
 """Tenants whose turn it is concurrently."""
-SEARCH_SECONDS = 60.0
+SEARCH_INTERVAL_SECONDS = 60.0
 """Seconds between two searches for interrupted deletions."""
 
 
 @dataclass(frozen=True)
-class Groups:
+class GroupService:
     """Lists and deletes groups."""
 
     store: GroupStore
@@ -48,14 +48,14 @@ class Groups:
         found, total = await self.store.search(principal.tenant, request)
         counts: dict[int, int] = {}
         if request.with_device_count and found:
-            counts = await self._counts(principal, found.keys())
+            counts = await self._count_devices(principal, found.keys())
         rows = [
             GroupResponse(id=str(group), name=name, device_count=counts.get(group))
             for group, name in found.items()
         ]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
-    async def _counts(self, principal: Principal, groups: Collection[int]) -> dict[int, int]:
+    async def _count_devices(self, principal: Principal, groups: Collection[int]) -> dict[int, int]:
         """Return the numbers of devices that a user may see, by group."""
         grants = await self.grants.read(principal)
         whole = groups if grants.everything else grants.resources.groups & set(groups)
@@ -73,10 +73,10 @@ class Groups:
     async def delete(self, principal: Principal, group_id: int) -> None:
         """Delete a group and its grants; its devices stay; raise `NotFound`.
 
-        The group disappears immediately; `finish` completes an interrupted deletion.
+        The group disappears immediately; `finish_deletions` completes an interrupted deletion.
         """
         await self.store.mark_deleted(principal.tenant, group_id)
-        await self._end(principal.tenant, group_id)
+        await self._finish_deletion(principal.tenant, group_id)
 
     async def run(self) -> None:
         """Complete interrupted deletions periodically; run by the lease holder."""
@@ -84,21 +84,21 @@ class Groups:
             "groups",
             CONCURRENT_TENANTS,
             self.store.list_deleting_tenants,
-            self.finish,
-            SEARCH_SECONDS,
+            self.finish_deletions,
+            SEARCH_INTERVAL_SECONDS,
         )
 
-    async def finish(self, tenant: str) -> Steps:
+    async def finish_deletions(self, tenant: str) -> Steps:
         """Complete the interrupted deletions of a tenant."""
         for group_id in await self.store.list_deleting(tenant):
-            await self._end(tenant, group_id)
+            await self._finish_deletion(tenant, group_id)
             yield
 
-    async def describe(self, request: DescribeGroups) -> DescribedGroups:
+    async def describe_groups(self, request: DescribeGroups) -> DescribedGroups:
         """Answer `auth` which groups exist, before they are granted."""
         return DescribedGroups(list(await self.store.find_names(request.tenant, request.ids)))
 
-    async def _end(self, tenant: str, group_id: int) -> None:
+    async def _finish_deletion(self, tenant: str, group_id: int) -> None:
         await self.grants_rpc.forget_group(tenant, group_id)
         await self.devices.empty_group(tenant, group_id)
         await self.store.delete(group_id)
@@ -115,7 +115,7 @@ MANAGERS = allow_holders(Function.DEVICE_GROUP_MANAGE)
 )
 async def find_device_groups(
     principal: RequestPrincipal,
-    groups: NamedDependency[Groups],
+    groups: NamedDependency[GroupService],
     data: JSONBody[FindGroups | None] = None,
 ) -> Page[GroupResponse]:
     """List the groups of the tenant, the newest first.
@@ -127,7 +127,7 @@ async def find_device_groups(
 
 @get("/number", guards=[READERS])
 async def count_device_groups(
-    principal: RequestPrincipal, groups: NamedDependency[Groups]
+    principal: RequestPrincipal, groups: NamedDependency[GroupService]
 ) -> GroupCount:
     """Return the number of groups; at most 1000."""
     return GroupCount(await groups.store.count(principal.tenant))
@@ -135,7 +135,7 @@ async def count_device_groups(
 
 @post("/", guards=[MANAGERS], example={"name": "Roof"})
 async def create_device_group(
-    principal: RequestPrincipal, groups: NamedDependency[Groups], data: JSONBody[SaveGroup]
+    principal: RequestPrincipal, groups: NamedDependency[GroupService], data: JSONBody[SaveGroup]
 ) -> GroupRef:
     """Create a group without devices."""
     group_id = await groups.store.add(principal.tenant, data.name.strip())
@@ -145,7 +145,7 @@ async def create_device_group(
 @put("/{group_id:str}", guards=[MANAGERS])
 async def rename_device_group(
     principal: RequestPrincipal,
-    groups: NamedDependency[Groups],
+    groups: NamedDependency[GroupService],
     group_id: PathId,
     data: JSONBody[SaveGroup],
 ) -> None:
@@ -155,7 +155,7 @@ async def rename_device_group(
 
 @delete("/{group_id:str}", guards=[MANAGERS])
 async def delete_device_group(
-    principal: RequestPrincipal, groups: NamedDependency[Groups], group_id: PathId
+    principal: RequestPrincipal, groups: NamedDependency[GroupService], group_id: PathId
 ) -> None:
     """Delete a group and its grants; its devices stay."""
     await groups.delete(principal, group_id)

@@ -33,7 +33,7 @@ from services.device.registry.devices.schemas import CreateDevice, LocationInput
 from services.device.registry.devices.search import parse_location
 from services.device.registry.devices.service import new_device
 from services.device.registry.products.service import ProductService
-from services.device.registry.products.templates import Templates
+from services.device.registry.products.templates import TemplateService
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import duplicated_eui_error, rps_record_exists
 from services.device.things.groups import GROUP_NAME_FIELD, GroupStore
@@ -68,21 +68,21 @@ class DeviceProvisioner:
     devices: DeviceStore
     ids: IdAllocator
     products: ProductService
-    templates: Templates
+    templates: TemplateService
     groups: GroupStore
 
     async def add(self, draft: DeviceDraft) -> Device:
         """Write a new device.
 
-        Raises like `create`, `Conflict` for an SN in use, and `NotFound` when its group was deleted
+        Raises like `build`, `Conflict` for an SN in use, and `NotFound` when its group was deleted
         meanwhile.
         """
         key = serial_key(draft.new.identifier)
         holder, _ = await self.devices.find_holder(key)
         if holder is None:
-            device = await self.create(draft)
+            device = await self.build(draft)
             try:
-                await self.add_all([device])
+                await self.insert_all([device])
             except SerialTaken:
                 holder, _ = await self.devices.find_holder(key)
             else:
@@ -91,7 +91,7 @@ class DeviceProvisioner:
             draft.new.identifier, INTEGRATION_FIELD
         )
 
-    async def create(self, draft: DeviceDraft) -> Device:
+    async def build(self, draft: DeviceDraft) -> Device:
         """Return a new device, which is not written yet.
 
         Raises `InvalidInput` for an unknown model and at the limit of groups, `UpstreamFailed` when
@@ -104,7 +104,10 @@ class DeviceProvisioner:
                 " be 1 to 64 letters, digits, '_' or '-'"
             )
         device = new_device(
-            await self.ids.allocate(), serial, draft.tenant, await self._product(draft)
+            await self.ids.allocate(),
+            serial,
+            draft.tenant,
+            await self._find_or_create_product(draft),
         )
         device.name, device.additional = draft.name, draft.new.additional
         device.integration, device.user_id = draft.integration, draft.user_id
@@ -117,7 +120,7 @@ class DeviceProvisioner:
             return None
         return await self.groups.find_or_create(draft.tenant, draft.group_name)
 
-    async def add_all(self, devices: Sequence[Device]) -> None:
+    async def insert_all(self, devices: Sequence[Device]) -> None:
         """Write all new devices, or none; raise `SerialTaken` when an SN has a holder."""
         groups = {(device.tenant, device.group) for device in devices if device.group is not None}
 
@@ -127,7 +130,7 @@ class DeviceProvisioner:
 
         await self.devices.insert(devices, join)
 
-    async def provision(self, draft: DeviceDraft) -> Device:
+    async def add_or_update(self, draft: DeviceDraft) -> Device:
         """Add a device like `add`, or update name and data of an existing one."""
         try:
             return await self.add(draft)
@@ -139,18 +142,20 @@ class DeviceProvisioner:
         changes = DeviceChanges(name=draft.name, additional=draft.new.additional)
         return await self.devices.update(draft.tenant, existing.id, changes) or existing
 
-    async def _product(self, draft: DeviceDraft) -> Product:
+    async def _find_or_create_product(self, draft: DeviceDraft) -> Product:
         """Return the product of a device; create it from its TSL or template if missing."""
         new, model = draft.new, draft.new.model or None
-        if model is not None and not await self.products.has(draft.tenant, model):
+        if model is not None and not await self.products.exists(draft.tenant, model):
             principal = Principal(
                 kind=Kind.USER, tenant=draft.tenant, subject=str(draft.user_id or 0)
             )
             if new.tsl is None:
-                await self.templates.ensure(principal, model)
+                await self.templates.create_if_missing(principal, model)
             else:
                 return await self._create_product(principal, model, new.tsl)
-        return await self.products.choose(draft.tenant, model, serial_key(new.identifier))
+        return await self.products.choose_for_device(
+            draft.tenant, model, serial_key(new.identifier)
+        )
 
     async def _create_product(
         self, principal: Principal, model: str, tsl: dict[str, Any]
@@ -161,7 +166,7 @@ class DeviceProvisioner:
             raise UpstreamFailed(f"the integration's product: {error.text}") from error
 
 
-def integration_ref(device: Device) -> DeviceRef:
+def to_integration_ref(device: Device) -> DeviceRef:
     """Return the reference by which integrations know a device."""
     return copy_fields(DeviceRef, device, device_id=device.id, additional=device.additional or {})
 
@@ -169,7 +174,7 @@ def integration_ref(device: Device) -> DeviceRef:
 PARAMETERS_FIELD = "param_entities"
 
 
-class Parameters:
+class AddDeviceParameters:
     """The inputs of the service by which an integration adds devices."""
 
     def __init__(self, manifest: Manifest, document: TslDocument, service: str) -> None:
@@ -183,9 +188,9 @@ class Parameters:
             for member in members.members
             if member.type == "SERVICE" and member.path.removesuffix("@service") == service
         )
-        self._inputs = _inputs(members, self._owner)
+        self._inputs = _find_inputs(members, self._owner)
 
-    def field(self, name: str) -> str:
+    def field_path(self, name: str) -> str:
         """Return the field `param_entities.{key}` of an input."""
         return f"{PARAMETERS_FIELD}.{self.entity_key(name)}"
 
@@ -193,14 +198,14 @@ class Parameters:
         """Return the entity key of an input."""
         return f"{member_key(self._thing, self._owner.path)}.{name}"
 
-    def inputs(self) -> list[tuple[str, str, Member]]:
+    def list_inputs(self) -> list[tuple[str, str, Member]]:
         """Return name, entity key and member of each input."""
         return [
             (name, member_key(self._thing, member.path), member)
             for name, member in self._inputs.items()
         ]
 
-    def has(self, name: str) -> bool:
+    def has_input(self, name: str) -> bool:
         """Return whether the service has this input."""
         return name in self._inputs
 
@@ -211,12 +216,12 @@ class Parameters:
             [integration_fault(self.entity_key(name), self._inputs[name], code, text)],
         )
 
-    def read(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def parse_inputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the inputs by name; raise `InvalidInput` for the key at fault.
 
         The key of the service itself is ignored, and so are blank optional inputs.
         """
-        names = {key: name for name, key, _ in self.inputs()}
+        names = {key: name for name, key, _ in self.list_inputs()}
         service_key = member_key(self._thing, self._owner.path)
         values: dict[str, Any] = {}
         for key, value in inputs.items():
@@ -235,7 +240,7 @@ class Parameters:
             raise error_with_all_faults(PARAMETERS_FIELD, faults) from error
 
 
-def _inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
+def _find_inputs(members: MemberSet, owner: Member) -> dict[str, Member]:
     return {
         member.path.removeprefix(f"{owner.path}."): member
         for member in members.children(owner.path)
@@ -248,7 +253,7 @@ class AddDeviceForm:
 
     integration: str
     name: str
-    parameters: Parameters
+    parameters: AddDeviceParameters
     identifier: str | None
     """The input that identifies the device, if the integration names one."""
 
@@ -285,7 +290,7 @@ class DeviceAdder:
         return AddDeviceForm(
             integration=integration,
             name=manifest.name,
-            parameters=Parameters(manifest, manifest_tsl(manifest), service),
+            parameters=AddDeviceParameters(manifest, manifest_tsl(manifest), service),
             identifier=manifest.identifier_input,
         )
 
@@ -296,13 +301,13 @@ class DeviceAdder:
         `find_form`, and `Conflict` for an SN in use.
         """
         form = await self.find_form(principal, body.integration)
-        draft = await self.prepare(principal, form, body)
-        await self.write(form, draft)
+        draft = await self.request_draft(principal, form, body)
+        await self.write_draft(form, draft)
 
-    async def prepare(
+    async def request_draft(
         self, principal: Principal, form: AddDeviceForm, body: CreateDevice
     ) -> DeviceDraft:
-        """Call the integration for a new device; `write` creates its group."""
+        """Call the integration for a new device; `write_draft` creates its group."""
         location = parse_location(body.location or LocationInput(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:
@@ -311,7 +316,7 @@ class DeviceAdder:
             tenant=principal.tenant,
             user_id=principal.user_id,
             name=body.name,
-            params=form.parameters.read(body.param_entities),
+            params=form.parameters.parse_inputs(body.param_entities),
         )
         new = await self._call_integration(form, request)
         return DeviceDraft(
@@ -325,7 +330,7 @@ class DeviceAdder:
             location=location,
         )
 
-    async def write(self, form: AddDeviceForm, draft: DeviceDraft) -> Device:
+    async def write_draft(self, form: AddDeviceForm, draft: DeviceDraft) -> Device:
         """Write a device that its integration accepted; raise `Conflict` like `add`."""
         parameters = form.parameters
         try:
@@ -333,14 +338,16 @@ class DeviceAdder:
         except InvalidInput as error:
             if error.field == GROUP_NAME_FIELD:
                 raise
-            if not parameters.has("model"):
+            if not parameters.has_input("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error
             raise parameters.input_error("model", error.message) from error
         except Conflict as error:
             for name, value in draft.params.items():
                 if value == draft.new.identifier:
                     text = error.message.removeprefix(f"{INTEGRATION_FIELD}: ")
-                    raise Conflict(text, field=parameters.field(name), code=error.code) from error
+                    raise Conflict(
+                        text, field=parameters.field_path(name), code=error.code
+                    ) from error
             raise
 
     async def _call_integration(self, form: AddDeviceForm, request: AddDevice) -> NewDevice:
@@ -348,6 +355,6 @@ class DeviceAdder:
             return await self.client.add_device(form.integration, request)
         except InvalidInput as error:  # its text begins with the input at fault
             name = error.message.partition(":")[0]
-            if not form.parameters.has(name):
+            if not form.parameters.has_input(name):
                 raise integration_rejection(error.field, error) from error
             raise form.parameters.input_error(name, error.message, error.code) from error

@@ -19,12 +19,12 @@ from services.device.registry.devices.schemas import (
 )
 from services.device.registry.devices.service import DeviceService
 
-Devices = NamedDependency[DeviceService]
+DeviceServiceDependency = NamedDependency[DeviceService]
 
 
 @post("/", example={"snDevEUI": "ROOF0001", "name": "Roof", "project": "Roofs", "tag": ["north"]})
 async def add_device(
-    principal: RequestPrincipal, device_service: Devices, data: JSONBody[AddDevice]
+    principal: RequestPrincipal, device_service: DeviceServiceDependency, data: JSONBody[AddDevice]
 ) -> DeviceRef:
     """Add a device to the application; its TSL can be read immediately."""
     return await device_service.add(principal, data)
@@ -34,7 +34,9 @@ async def add_device(
     "/search", example={"pageSize": 50, "pageNumber": 1, "connectStatus": ["ONLINE", "DISCONNECT"]}
 )
 async def search_devices(
-    principal: RequestPrincipal, device_service: Devices, data: JSONBody[SearchDevices]
+    principal: RequestPrincipal,
+    device_service: DeviceServiceDependency,
+    data: JSONBody[SearchDevices],
 ) -> DevicePage:
     """List devices of the application, filtered, sorted and paged.
 
@@ -47,7 +49,7 @@ async def search_devices(
 
 @get("/{device_id:str}")
 async def get_device(
-    principal: RequestPrincipal, device_service: Devices, device_id: PathId
+    principal: RequestPrincipal, device_service: DeviceServiceDependency, device_id: PathId
 ) -> DeviceRecord:
     """Return the whole record of a device."""
     return await device_service.get(principal, device_id)
@@ -55,7 +57,9 @@ async def get_device(
 
 @put("/")
 async def update_device(
-    principal: RequestPrincipal, device_service: Devices, data: JSONBody[UpdateDevice]
+    principal: RequestPrincipal,
+    device_service: DeviceServiceDependency,
+    data: JSONBody[UpdateDevice],
 ) -> DeviceRef:
     """Change the name and other details of a device, or the TSL version that it follows.
 
@@ -66,7 +70,7 @@ async def update_device(
 
 @delete("/{device_id:str}")
 async def delete_device(
-    principal: RequestPrincipal, device_service: Devices, device_id: PathId
+    principal: RequestPrincipal, device_service: DeviceServiceDependency, device_id: PathId
 ) -> str:
     """Delete a device, even after its removal from the application; return its SN."""
     return await device_service.delete(principal, device_id)
@@ -74,7 +78,7 @@ async def delete_device(
 
 @put("/remove/{device_id:str}")
 async def remove_device(
-    principal: RequestPrincipal, device_service: Devices, device_id: PathId
+    principal: RequestPrincipal, device_service: DeviceServiceDependency, device_id: PathId
 ) -> None:
     """Remove a device from the application.
 
@@ -86,15 +90,15 @@ async def remove_device(
 
 @get("/{device_id:str}/thing-specification")
 async def get_thing_specification(
-    principal: RequestPrincipal, device_service: Devices, device_id: PathId
+    principal: RequestPrincipal, device_service: DeviceServiceDependency, device_id: PathId
 ) -> TslDocument:
     """Return the thing specification (TSL) of a device."""
-    return await device_service.thing_specification(principal, device_id)
+    return await device_service.get_thing_specification(principal, device_id)
 
 
 @post("/{device_id:str}/credentials")
 async def issue_credentials(
-    principal: RequestPrincipal, device_service: Devices, device_id: PathId
+    principal: RequestPrincipal, device_service: DeviceServiceDependency, device_id: PathId
 ) -> DeviceCredentials:
     """Issue a new key for a device, shown only here.
 

@@ -53,7 +53,7 @@ class DeviceRemover:
             await self._keys.revoke(device)
         except ThingwayError as error:
             log.warning("device %d: the second revocation of its key failed: %s", device.id, error)
-        await self._end(device, reason)
+        await self._end_tasks(device, reason)
 
     async def remove_from_application(
         self, device: Device, step: AsyncStep, reason: FailureReason
@@ -66,9 +66,9 @@ class DeviceRemover:
     async def return_to_users(self, device: Device, step: AsyncStep, reason: FailureReason) -> None:
         """Run the `step` that returns the device to the users, and end its tasks."""
         await step()
-        await self._end(device, reason)
+        await self._end_tasks(device, reason)
 
-    async def _end(self, device: Device, reason: FailureReason) -> None:
+    async def _end_tasks(self, device: Device, reason: FailureReason) -> None:
         try:
             await self._commands.cancel_all(device, reason)
         except StoreError as error:
@@ -77,7 +77,7 @@ class DeviceRemover:
 
 CONCURRENT_TENANTS = 2
 """Tenants whose turn it is concurrently."""
-SEARCH_SECONDS = 300.0
+SEARCH_INTERVAL_SECONDS = 300.0
 """Seconds between two searches."""
 DEVICES_PER_READ = 20
 """Devices that are read together."""
@@ -108,7 +108,7 @@ class OrphanCleaner:
     applications: ApplicationClient
     remover: DeviceRemover
 
-    async def release(self, device: Device) -> bool:
+    async def release_if_orphaned(self, device: Device) -> bool:
         """Release the device if its application is deleted; return whether it was."""
         owner = device.application_id
         if owner is None or await self.applications.exists(device.tenant, owner):
@@ -131,17 +131,22 @@ class OrphanCleaner:
         subscription = await bus.client.subscribe(subject, cb=on_deleted)
         try:
             await take_turns(
-                "orphans", CONCURRENT_TENANTS, self.tenants, self.steps, SEARCH_SECONDS, ended
+                "orphans",
+                CONCURRENT_TENANTS,
+                self.list_tenants,
+                self.release_orphans,
+                SEARCH_INTERVAL_SECONDS,
+                ended,
             )
         finally:
             if bus.is_connected:
                 await subscription.unsubscribe()
 
-    async def tenants(self) -> set[str]:
+    async def list_tenants(self) -> set[str]:
         """Return the tenants that have devices or RPS records."""
-        return {*await self.devices.queries.list_tenants(), *await self.records.tenants()}
+        return {*await self.devices.queries.list_tenants(), *await self.records.list_tenants()}
 
-    async def steps(self, tenant: str) -> Steps:
+    async def release_orphans(self, tenant: str) -> Steps:
         """Release everything that deleted applications of a tenant owned."""
         for application in await self.devices.queries.list_applications(tenant):
             if await self.applications.exists(tenant, application):
@@ -151,15 +156,15 @@ class OrphanCleaner:
                 for device in devices:
                     await self._release(device, application)
                 yield
-        for application in await self.records.applications(tenant):
+        for application in await self.records.list_applications(tenant):
             if not await self.applications.exists(tenant, application):
                 owner = tenant, application
-                for key in await self.records.keys(owner):
+                for key in await self.records.list_serial_keys(owner):
                     await self.records.delete(owner, key)
                 yield
 
 
-class _MovedMeanwhile(Exception):
+class _OwnerChanged(Exception):
     """The device left the application while it was being removed from it."""
 
 
@@ -183,17 +188,17 @@ class DeviceAssigner:
         """
         device = await self._find(request.tenant, request.device_id)
         if device.application_id == request.application_id:
-            return _owned_device(device)
-        if device.application is not None and not await self.orphans.release(device):
-            raise _owned_by_another(device)
+            return _to_owned_device(device)
+        if device.application is not None and not await self.orphans.release_if_orphaned(device):
+            raise _owner_conflict(device)
         new_owner = ApplicationRef(request.application_id, request.application_name)
         try:
             assigned = await self.store.assign(device.tenant, device.id, new_owner)
         except SerialTaken as error:
             raise rps_record_exists(device.sn, "device_id") from error
         if assigned is None:
-            raise _owned_by_another(device)
-        return _owned_device(assigned)
+            raise _owner_conflict(device)
+        return _to_owned_device(assigned)
 
     async def withdraw(self, request: ReclaimDevice) -> OwnedDevice:
         """Return a device of an application to the users; its key stays.
@@ -203,7 +208,7 @@ class DeviceAssigner:
         """
         device = await self._find(request.tenant, request.device_id)
         if device.application is None and not device.is_unassigned:
-            return _owned_device(device)
+            return _to_owned_device(device)
         if device.application_id != request.application_id:
             raise device_not_visible(device.id)
 
@@ -211,13 +216,13 @@ class DeviceAssigner:
             if not await self.store.remove_from_application(
                 device, request.application_id, request.user_id
             ):
-                raise _MovedMeanwhile
+                raise _OwnerChanged
 
         try:
             await self.remover.return_to_users(device, detach, DEVICE_REMOVED)
-        except _MovedMeanwhile:
+        except _OwnerChanged:
             return await self.withdraw(request)
-        return _owned_device(device)
+        return _to_owned_device(device)
 
     async def _find(self, tenant: str, device_id: int) -> Device:
         device = await self.store.find(tenant, device_id)
@@ -226,7 +231,7 @@ class DeviceAssigner:
         return device
 
 
-def _owned_by_another(device: Device) -> Conflict:
+def _owner_conflict(device: Device) -> Conflict:
     name = device.application.application_name if device.application else "an application"
     return Conflict(
         f"the device belongs to {name}: remove it from that application first",
@@ -235,5 +240,5 @@ def _owned_by_another(device: Device) -> Conflict:
     )
 
 
-def _owned_device(device: Device) -> OwnedDevice:
+def _to_owned_device(device: Device) -> OwnedDevice:
     return OwnedDevice(device.sn, device.name)

@@ -51,10 +51,10 @@ from services.device.members.integration_things import IntegrationThings
 from services.device.registry.devices.integration_devices import (
     DeviceDraft,
     DeviceProvisioner,
-    integration_ref,
+    to_integration_ref,
 )
 from services.device.registry.products.service import ProductService
-from services.device.registry.products.templates import Templates
+from services.device.registry.products.templates import TemplateService
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.presence_store import HttpPresence
 from services.device.telemetry.reporter import Reporter
@@ -66,17 +66,17 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.model import Device, Thing
 from services.device.things.visibility import Condition
 
-ORDERS = {
+STORED_SORT_FIELDS = {
     "id": "_id",
     "name": "name",
     "createdAt": "createdAt",
     INTEGRATION_NAME_FIELD: INTEGRATION_NAME_FIELD,
 }
 """The fields by which devices can be sorted, and their stored fields."""
-_SHOWN = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
+_DESCRIBED_FIELDS = {"name": 1, "integration": 1, "createdAt": 1, "userId": 1, "group": 1}
 
 
-class DeviceNames:
+class DeviceSummaryRpc:
     """Answers `describe_devices` and `count_devices`."""
 
     def __init__(
@@ -99,14 +99,20 @@ class DeviceNames:
             raise InvalidInput("must not be negative", field="skip")
         order: dict[str, int] = {}
         for name, way in request.order:
-            if name not in ORDERS or way not in (1, -1):
-                raise InvalidInput(f"must be {', '.join(ORDERS)} with 1 or -1", field="order")
-            order.setdefault(ORDERS[name], way)
+            if name not in STORED_SORT_FIELDS or way not in (1, -1):
+                raise InvalidInput(
+                    f"must be {', '.join(STORED_SORT_FIELDS)} with 1 or -1", field="order"
+                )
+            order.setdefault(STORED_SORT_FIELDS[name], way)
         order.setdefault("_id", -1)
-        query = PageQuery(_condition(request), list(order.items()), request.skip, request.limit)
+        query = PageQuery(
+            _build_condition(request), list(order.items()), request.skip, request.limit
+        )
         if query.sorts_by_integration:
             query = replace(query, integrations=await self._integrations.list_by_name())
-        rows, total = await self._lists.find_documents(query, _SHOWN, counted=request.counted)
+        rows, total = await self._lists.find_documents(
+            query, _DESCRIBED_FIELDS, counted=request.counted
+        )
         return DescribedDevices(list(map(_describe_device, rows)), total)
 
     async def count(self, request: CountDevices) -> DeviceCounts:
@@ -125,7 +131,7 @@ class DeviceNames:
         return DeviceCounts(dict(counts))
 
 
-def _condition(request: DescribeDevices) -> Condition:
+def _build_condition(request: DescribeDevices) -> Condition:
     conditions: list[Condition] = [{"tenant": request.tenant}]
     either: list[Condition] = []
     if request.ids is not None:
@@ -161,9 +167,9 @@ def _describe_device(document: Document) -> DescribedDevice:
     )
 
 
-MODEL = "model"
+MODEL_INPUT = "model"
 """The input of built-in integrations that names the product of a new device."""
-MAX_MODELS = 1000
+MAX_OFFERED_MODELS = 1000
 """Maximum products that a form offers."""
 
 
@@ -178,46 +184,46 @@ class IntegrationRpc:
     reporter: Reporter
     presence: HttpPresence
     products: ProductService
-    templates: Templates
+    templates: TemplateService
     latest: LatestValues
     device_provisioner: DeviceProvisioner
     retention_ms: int
 
     def offer(self, rpc: RpcServer) -> None:
         """Offer `rpc.device.{operation}.{integration}` and `integration_entities`."""
-        rpc.offer_each("report", SendReport, self.report)
-        rpc.offer_each("event", SendEvent, self.event)
-        rpc.offer_each("reply", SendReply, self.reply)
-        rpc.offer_each("own_report", SendOwnReport, self.own_report)
+        rpc.offer_each("report", SendReport, self.accept_report)
+        rpc.offer_each("event", SendEvent, self.accept_event)
+        rpc.offer_each("reply", SendReply, self.accept_reply)
+        rpc.offer_each("own_report", SendOwnReport, self.store_own_report)
         rpc.offer_each("list_devices", ListDevices, self.list_devices)
         rpc.offer_each("get_tsl", GetTsl, self.get_tsl)
-        rpc.offer_each("own_values", GetOwnValues, self.own_values)
+        rpc.offer_each("own_values", GetOwnValues, self.get_own_values)
         rpc.offer_each("put_device", PutDevice, self.put_device)
-        rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe)
+        rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe_entities)
 
-    async def report(self, integration: str, request: SendReport) -> Acknowledged:
+    async def accept_report(self, integration: str, request: SendReport) -> Acknowledged:
         """Accept a report of a device."""
         body: dict[str, Any] = {"properties": request.properties}
-        device = await self._device(integration, request.tenant, request.identifier)
+        device = await self._find_device(integration, request.tenant, request.identifier)
         return await self._publish(device, "report", body, request.ts, request.report_id)
 
-    async def event(self, integration: str, request: SendEvent) -> Acknowledged:
+    async def accept_event(self, integration: str, request: SendEvent) -> Acknowledged:
         """Accept an event of a device."""
         body = {"eventId": request.event_id, "outputs": request.outputs}
-        device = await self._device(integration, request.tenant, request.identifier)
+        device = await self._find_device(integration, request.tenant, request.identifier)
         return await self._publish(device, "event", body, request.ts)
 
-    async def reply(self, integration: str, request: SendReply) -> Acknowledged:
+    async def accept_reply(self, integration: str, request: SendReply) -> Acknowledged:
         """Accept the reply of a device to a command."""
         body: dict[str, Any] = {"commandId": request.command_id, "status": request.status}
         body |= {} if request.outputs is None else {"outputs": request.outputs}
         body |= {} if request.error is None else {"error": request.error}
-        device = await self._device(integration, request.tenant, request.identifier)
+        device = await self._find_device(integration, request.tenant, request.identifier)
         return await self._publish(device, "reply", body, None)
 
-    async def own_report(self, integration: str, request: SendOwnReport) -> Acknowledged:
+    async def store_own_report(self, integration: str, request: SendOwnReport) -> Acknowledged:
         """Store properties of the integration itself before answering."""
-        thing = await self._find_thing(integration, request.tenant)
+        thing = await self._find_own_thing(integration, request.tenant)
         raw = msgspec.json.encode({"properties": request.properties})
         check_message("report", thing, raw, now_ms(), self.retention_ms)
         await self.reporter.report(thing, request.properties)
@@ -227,7 +233,7 @@ class IntegrationRpc:
         """Return the integration's devices of all tenants, by id."""
         queries = self.devices.queries
         devices = await queries.list_by_integration(integration, request.after, request.limit)
-        return ListedDevices(list(map(integration_ref, devices)))
+        return ListedDevices(list(map(to_integration_ref, devices)))
 
     async def put_device(self, integration: str, request: PutDevice) -> DeviceRef:
         """Add or update a device at the request of its integration."""
@@ -238,21 +244,21 @@ class IntegrationRpc:
             user_id=None,
             new=request.device,
         )
-        return integration_ref(await self.device_provisioner.provision(draft))
+        return to_integration_ref(await self.device_provisioner.add_or_update(draft))
 
     async def get_tsl(self, integration: str, request: GetTsl) -> DeviceTsl:
         """Return the TSL of a device."""
-        device = await self._device(integration, request.tenant, request.identifier)
-        tsl = await self.products.tsl(device.tenant, device.model, device.tsl_version)
+        device = await self._find_device(integration, request.tenant, request.identifier)
+        tsl = await self.products.find_tsl(device.tenant, device.model, device.tsl_version)
         return DeviceTsl(to_wire(tsl))
 
-    async def own_values(self, integration: str, request: GetOwnValues) -> OwnValues:
+    async def get_own_values(self, integration: str, request: GetOwnValues) -> OwnValues:
         """Return latest values of the integration itself."""
-        thing = await self._find_thing(integration, request.tenant)
+        thing = await self._find_own_thing(integration, request.tenant)
         values = await self.latest.find_values([thing.id])
         return OwnValues(thing.id, dict(thing.tsl.readable(values.get(thing.id, {}))))
 
-    async def describe(self, request: DescribeIntegrationEntities) -> ThingEntities:
+    async def describe_entities(self, request: DescribeIntegrationEntities) -> ThingEntities:
         """Return the entities of an integration, each parent followed by its children."""
         known_integration = await self.integrations.find(request.integration)
         if known_integration is None:
@@ -261,7 +267,7 @@ class IntegrationRpc:
             await self.integration_things.ensure(request.tenant, known_integration.manifest)
         )
         values = (await self.latest.find_values([thing.id])).get(thing.id, {})
-        models = await self._models_to_choose(request.tenant, known_integration.manifest)
+        models = await self._model_labels_by_path(request.tenant, known_integration.manifest)
         return ThingEntities(
             [
                 _describe_entity(Entity(thing, member), values, models.get(member.path))
@@ -269,12 +275,16 @@ class IntegrationRpc:
             ]
         )
 
-    async def _models_to_choose(self, tenant: str, manifest: Manifest) -> dict[str, dict[str, str]]:
+    async def _model_labels_by_path(
+        self, tenant: str, manifest: Manifest
+    ) -> dict[str, dict[str, str]]:
         """Return the models that the form for a new device offers, by input path."""
         service = manifest.add_device_service
         if manifest.id not in BUILT_IN or service is None:
             return {}
-        return {f"{service}.{MODEL}": await self.templates.list_labels(tenant, MAX_MODELS)}
+        return {
+            f"{service}.{MODEL_INPUT}": await self.templates.list_labels(tenant, MAX_OFFERED_MODELS)
+        }
 
     async def _publish(
         self,
@@ -294,13 +304,13 @@ class IntegrationRpc:
         await self.presence.record_contact(thing)
         return Acknowledged()
 
-    async def _device(self, integration: str, tenant: str, identifier: str) -> Device:
+    async def _find_device(self, integration: str, tenant: str, identifier: str) -> Device:
         device = await self.devices.find_by_identifier(tenant, integration, identifier)
         if device is None:
             raise NotFound(f"{integration} has no device {identifier[:64]}", field="identifier")
         return device
 
-    async def _find_thing(self, integration: str, tenant: str) -> Thing:
+    async def _find_own_thing(self, integration: str, tenant: str) -> Thing:
         known_integration = await self.integrations.find(integration)
         if known_integration is None:
             raise NotFound(f"integration {integration} is not known", field="integration")

@@ -29,7 +29,7 @@ from services.device.things.visibility import (
     sort_index_hint,
 )
 
-COLUMNS = {
+STORED_SORT_FIELDS = {
     "sn": "snKey",
     "deviceId": "_id",
     "devEUI": "devEUI",
@@ -58,7 +58,7 @@ COLUMNS = {
 report by up to 10 s, and so does an order by it; the returned times are exact."""
 
 
-USER_COLUMNS = {
+USER_SORT_FIELDS = {
     "id": "_id",
     "key": "key",
     "name": "name",
@@ -71,7 +71,7 @@ USER_COLUMNS = {
     "status": "connectStatus",
 }
 """The stored field of each sort field of the management API."""
-_STATUS = {"NEVER_SEEN": "DISCONNECT"}
+_STORED_STATUSES = {"NEVER_SEEN": "DISCONNECT"}
 """Statuses that are stored under another name."""
 
 
@@ -84,10 +84,10 @@ def build_query(tenant: str, application_id: int, search: SearchDevices) -> Page
     if low is not None and high is not None and low > high:
         raise InvalidInput("must not exceed electricityMax", field="electricityMin")
     scope: Condition = {"tenant": tenant, "application.applicationId": application_id}
-    conditions = [scope, *_conditions(search)]
+    conditions = [scope, *_application_conditions(search)]
     return PageQuery(
         filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
-        order=build_order(search.sorts or [], COLUMNS),
+        order=build_order(search.sorts or [], STORED_SORT_FIELDS),
         skip=(search.page_number - 1) * search.page_size,
         limit=search.page_size,
         texts=[text for text in (search.name, search.keyword) if text],
@@ -95,12 +95,12 @@ def build_query(tenant: str, application_id: int, search: SearchDevices) -> Page
     )
 
 
-def _conditions(search: SearchDevices) -> Iterator[Condition]:
+def _application_conditions(search: SearchDevices) -> Iterator[Condition]:
     if search.application_id is not None:
         yield {"application.applicationId": search.application_id}
     yield from _exact_conditions(search)
     yield from _substring_conditions(search)
-    yield from _choices(search)
+    yield from _choice_conditions(search)
     if search.electricity_min is not None:
         yield {"electricity": {"$gte": search.electricity_min}}
     if search.electricity_max is not None:
@@ -136,7 +136,7 @@ def _substring_conditions(search: SearchDevices) -> Iterator[Condition]:
             yield {name: contains_text(text, name)}
 
 
-def _choices(search: SearchDevices) -> Iterator[Condition]:
+def _choice_conditions(search: SearchDevices) -> Iterator[Condition]:
     tags = [search.tag] if isinstance(search.tag, str) and search.tag else search.tag
     for name, values in (
         ("connectStatus", search.connect_status),
@@ -149,7 +149,7 @@ def _choices(search: SearchDevices) -> Iterator[Condition]:
             yield {name: {"$in": list(dict.fromkeys(values))}}
 
 
-def granted_query(
+def build_granted_query(
     tenant: str, grants: Grants, search: FindDevices
 ) -> tuple[PageQuery, list[Condition]]:
     """Return a device search as a query, and the conditions to count its matches.
@@ -157,8 +157,8 @@ def granted_query(
     Both select only devices in `grants`. Each device meets exactly one condition, so the total is
     the sum of their counts. Raise `InvalidInput` for an invalid search.
     """
-    filters = list(_search_conditions(search))
-    order = _order(search)
+    filters = list(_user_conditions(search))
+    order = _build_order(search)
 
     def whole(part: Condition) -> Condition:
         conditions = [*filters, part] if part else filters
@@ -178,7 +178,7 @@ def granted_query(
     return query, [whole(part) for part in disjoint_conditions(grants)]
 
 
-def _search_conditions(search: FindDevices) -> Iterator[Condition]:
+def _user_conditions(search: FindDevices) -> Iterator[Condition]:
     """Yield one condition for each filter of a user's search."""
     if search.name:
         name_condition = {"name": contains_text(search.name, "name")}
@@ -195,7 +195,10 @@ def _search_conditions(search: FindDevices) -> Iterator[Condition]:
         yield {"group": None}
     for field, values in (
         ("_id", None if search.id_list is None else distinct_ids(search.id_list)),
-        ("connectStatus", [_STATUS.get(status, status) for status in search.status or ()] or None),
+        (
+            "connectStatus",
+            [_STORED_STATUSES.get(status, status) for status in search.status or ()] or None,
+        ),
         ("model", search.model or None),
         ("tag", search.tags or None),
     ):
@@ -223,7 +226,7 @@ def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
     if search.area is not None:
         yield IndexFilter("place", [_area_condition(search.area)])
     if search.status:
-        stored = [_STATUS.get(status, status) for status in search.status]
+        stored = [_STORED_STATUSES.get(status, status) for status in search.status]
         yield IndexFilter("fleet_status", [{"connectStatus": {"$in": stored}}])
 
 
@@ -244,13 +247,13 @@ def _area_condition(area: Area) -> Condition:
     return {**latitude, "$or": [{"location.longitude": west}, {"location.longitude": east}]}
 
 
-def _order(search: FindDevices) -> Order:
+def _build_order(search: FindDevices) -> Order:
     """Return the order; the key is the integration, then the identifier.
 
     The last criterion, the id, has the direction of the others, so that an index can be walked.
     """
     order: Order = []
-    for column, direction in search.order(USER_COLUMNS):
+    for column, direction in search.order(USER_SORT_FIELDS):
         parts = ("integration", "identifier") if column == "key" else (column,)
         order += [(part, direction) for part in parts]
     names = {sort.property for sort in search.sorts or ()}
@@ -259,8 +262,8 @@ def _order(search: FindDevices) -> Order:
     return order
 
 
-COORDINATE_MISSING = "device_location_latitude_and_longitude_not_both_provided"
-BOUNDS = {"latitude": 90.0, "longitude": 180.0}
+COORDINATE_MISSING_CODE = "device_location_latitude_and_longitude_not_both_provided"
+MAX_DEGREES = {"latitude": 90.0, "longitude": 180.0}
 """Degrees on either side of the equator and of the prime meridian (WGS 84)."""
 
 
@@ -278,7 +281,7 @@ def parse_location(sent: LocationInput, field: str = "") -> Location | None:
         raise InvalidInput(
             "give both latitude and longitude",
             field=field + ("longitude" if longitude is None else "latitude"),
-            code=COORDINATE_MISSING,
+            code=COORDINATE_MISSING_CODE,
         )
     if address is not None:
         raise InvalidInput(
@@ -301,7 +304,7 @@ def _parse_degrees(name: str, sent: float | str | None, field: str) -> float | N
         raise _location_error(
             field + name, ValueFault(f"device_location_{name}_type_error", text, {})
         )
-    maximum = BOUNDS[name]
+    maximum = MAX_DEGREES[name]
     if abs(value) > maximum:
         text = f"{name} must be from {-maximum:g} to {maximum:g}"
         args = {"entity_name": name, "value": value, "min": -maximum, "max": maximum}

@@ -90,7 +90,7 @@ def changes_from_request(principal: Principal, body: AddDevice) -> DeviceChanges
     )
 
 
-def read_config(body: AddDevice) -> dict[str, Any] | None:
+def parse_config(body: AddDevice) -> dict[str, Any] | None:
     """Return the configuration to provision a device with, or None.
 
     Raises `InvalidInput` when it is required and missing or invalid.
@@ -112,12 +112,12 @@ def read_config(body: AddDevice) -> dict[str, Any] | None:
     return profile
 
 
-def device_ref(device: Device) -> DeviceRef:
+def to_device_ref(device: Device) -> DeviceRef:
     """Return the reference of an added or updated device."""
     return DeviceRef(device.sn, device.id, device.dev_eui, device.imei)
 
 
-def device_record(device: Device, reported: int | None = None) -> DeviceRecord:
+def to_device_record(device: Device, reported: int | None = None) -> DeviceRecord:
     """Return the complete record. `reported` is the time of the newest value, in ms."""
     times = [time for time in (reported, device.last_update_time) if time is not None]
     return copy_fields(
@@ -157,7 +157,7 @@ class DeviceService:
         if body.sn is not None or body.dev_eui is not None:
             raise InvalidInput("give the SN or DevEUI as snDevEUI alone", field=SERIAL_FIELD)
         serial = check_serial(body.sn_dev_eui, SERIAL_FIELD)
-        config = read_config(body)
+        config = parse_config(body)
         holder, existing = await self.store.find_holder(serial_key(serial))
         if existing is not None:
             device = await self._assign_again(principal, existing, body, config)
@@ -167,12 +167,14 @@ class DeviceService:
             device = await self._create(principal, serial, body, config)
         if config is not None:
             await self._provision(device, config)
-        return device_ref(device)
+        return to_device_ref(device)
 
     async def _create(
         self, principal: Principal, serial: str, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        product = await self.products.choose(principal.tenant, body.model, serial_key(serial))
+        product = await self.products.choose_for_device(
+            principal.tenant, body.model, serial_key(serial)
+        )
         device = new_device(await self.ids.allocate(), serial, principal.tenant, product)
         device = device.with_changes(changes_from_request(principal, body))
         if config is not None:
@@ -190,7 +192,9 @@ class DeviceService:
         existing = await self._find_unassigned(principal, existing, body.sn_dev_eui)
         changes = changes_from_request(principal, body)
         if body.model is not None and body.model != existing.model:
-            product = await self.products.choose(principal.tenant, body.model, existing.sn_key)
+            product = await self.products.choose_for_device(
+                principal.tenant, body.model, existing.sn_key
+            )
             set_product(changes, product)
         if config is not None:
             await self.provisioner.validate(existing.with_changes(changes), config)
@@ -210,7 +214,9 @@ class DeviceService:
     async def _find_unassigned(self, principal: Principal, existing: Device, serial: str) -> Device:
         """Return the device if it may be added; raise `Conflict` otherwise."""
         if existing.tenant == principal.tenant:
-            if existing.application is not None and await self.orphans.release(existing):
+            if existing.application is not None and await self.orphans.release_if_orphaned(
+                existing
+            ):
                 existing = await self.store.find_by_id(existing.id) or existing
             if existing.is_unassigned:
                 return existing
@@ -230,7 +236,7 @@ class DeviceService:
         """Return the whole record of a device."""
         device = await self._find(principal, device_id)
         times = await self.latest.find_report_times([device_id])
-        return device_record(device, times.get(device_id))
+        return to_device_record(device, times.get(device_id))
 
     async def search(self, principal: Principal, search: SearchDevices) -> DevicePage:
         """Return a page of the devices that match; see `SearchDevices`."""
@@ -238,7 +244,7 @@ class DeviceService:
         rows, total = await self.store.search(query)
         devices = [device async for device in rows]
         times = await self.latest.find_report_times([device.id for device in devices])
-        records = [device_record(device, times.get(device.id)) for device in devices]
+        records = [to_device_record(device, times.get(device.id)) for device in devices]
         return DevicePage(search.page_size, search.page_number, total, records)
 
     async def update(self, principal: Principal, body: UpdateDevice) -> DeviceRef:
@@ -252,14 +258,14 @@ class DeviceService:
             data_storage=_unset_if_none(body.data_storage),
         )
         if body.tsl_version is not None and body.tsl_version != device.tsl_version:
-            versions = await self.products.versions(principal.tenant, device.model)
+            versions = await self.products.list_versions(principal.tenant, device.model)
             if body.tsl_version not in versions:
                 raise unknown_version_error(device.model, body.tsl_version)
             changes.tsl_version = body.tsl_version
         updated = await self.store.update(
             principal.tenant, body.device_id, changes, principal.application_id
         )
-        return device_ref(_require_device(updated, body.device_id))
+        return to_device_ref(_require_device(updated, body.device_id))
 
     async def remove(self, principal: Principal, device_id: int) -> None:
         """Remove a device from its application; its id and history stay.
@@ -294,10 +300,10 @@ class DeviceService:
         await self.remover.remove(device, delete, DEVICE_DELETED)
         return device.sn
 
-    async def thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
+    async def get_thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
         """Return the TSL of a device, as it was imported and normalised."""
         device = await self._find(principal, device_id)
-        return await self.products.tsl(device.tenant, device.model, device.tsl_version)
+        return await self.products.find_tsl(device.tenant, device.model, device.tsl_version)
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Issue a new key for a device; the previous one stops working.

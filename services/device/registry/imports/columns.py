@@ -10,20 +10,22 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
 from services.device.members.values import UnreadableValue, convert_value
-from services.device.registry.devices.integration_devices import Parameters
+from services.device.registry.devices.integration_devices import AddDeviceParameters
 from services.device.registry.devices.schemas import CreateDevice, LocationInput
-from services.device.registry.imports.sheet_reader import Sheet, plain_title
+from services.device.registry.imports.sheet_reader import Sheet, normalize_title
 
 NAME, GROUP = "name", "device-group"
 LATITUDE, LONGITUDE, ADDRESS = "location-latitude", "location-longitude", "location-address"
 _DIGIT_SEPARATORS = r"[.'\u2019\s]"
-_DECIMAL_COMMA = re.compile(rf"[+-]?(\d+|\d{{1,3}}({_DIGIT_SEPARATORS}\d{{3}})+),\d+").fullmatch
+_match_decimal_comma = re.compile(
+    rf"[+-]?(\d+|\d{{1,3}}({_DIGIT_SEPARATORS}\d{{3}})+),\d+"
+).fullmatch
 """A number in the format of spreadsheets with a decimal comma: `1.234,5`."""
 _match_shortened = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
 """A long number in the CSV format of spreadsheet programs: `1,23457E+15`."""
-SHORTENED_FROM = 10**15
+FIRST_SHORTENED_NUMBER = 10**15
 """The first number with 16 digits: spreadsheet programs replace digits after the 15th by zeros."""
-MODEL = "model"
+MODEL_INPUT = "model"
 """The input whose choices are the tenant's products."""
 
 
@@ -55,7 +57,7 @@ class CellFault(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Details for a translated message, such as `min` and `max`."""
 
 
-class Columns:
+class SheetColumns:
     """The columns of one integration for one tenant.
 
     `models` are the labels of the tenant's products by model.
@@ -64,7 +66,7 @@ class Columns:
     def __init__(
         self,
         integration: str,
-        parameters: Parameters,
+        parameters: AddDeviceParameters,
         *,
         models: Mapping[str, str] = MappingProxyType({}),
         groups: Iterable[str] = (),
@@ -79,13 +81,13 @@ class Columns:
                 choices={
                     label: value
                     for value, label in (
-                        models if name == MODEL else member.attribute.get("enum", {})
+                        models if name == MODEL_INPUT else member.attribute.get("enum", {})
                     ).items()
                 },
-                free=name == MODEL,
+                free=name == MODEL_INPUT,
                 bounds=_read_bounds(member.attribute),
             )
-            for name, key, member in parameters.inputs()
+            for name, key, member in parameters.list_inputs()
         ]
         self.all = [
             Column(key=NAME, title="Name", required=True),
@@ -110,7 +112,7 @@ class Columns:
         """
         matched = []
         for head in sheet.columns:
-            column = self._by_name.get(plain_title(head))
+            column = self._by_name.get(normalize_title(head))
             if column is None:
                 raise self._columns_error(f"there is no column {head[:64]!r}", sheet)
             if column in matched:
@@ -126,18 +128,18 @@ class Columns:
         return structure_error(f"{text}{read}; the columns are {titles}")
 
     @property
-    def titles(self) -> Collection[str]:
+    def lower_case_names(self) -> Collection[str]:
         """Return all names of columns, in lower case."""
         return self._by_name
 
-    def with_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:
+    def use_decimal_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:
         """Return the cells of a row, with decimal commas replaced by points."""
         return [
             _use_decimal_point(cell) if column.kind in ("LONG", "DOUBLE") else cell
             for column, cell in zip(columns, cells, strict=True)
         ]
 
-    def request(
+    def build_request(
         self, columns: Sequence[Column], cells: Sequence[Any]
     ) -> tuple[CreateDevice, list[CellFault]]:
         """Return the body of `POST /device` for a row, and the faults of its cells."""
@@ -146,7 +148,7 @@ class Columns:
         for column, cell in zip(columns, cells, strict=True):
             if cell is None:
                 continue
-            value = _read_value(column, cell)
+            value = _convert_cell(column, cell)
             if isinstance(value, UnreadableValue):
                 faults.append(_type_fault(column, _expected_values(column)))
             elif column.kind == "STRING" and _is_shortened(cell):
@@ -174,7 +176,7 @@ def structure_error(text: str) -> InvalidInput:
 
 
 def _use_decimal_point(cell: Any) -> Any:
-    if not isinstance(cell, str) or not _DECIMAL_COMMA(cell):
+    if not isinstance(cell, str) or not _match_decimal_comma(cell):
         return cell
     whole, _, fraction = cell.partition(",")
     return f"{re.sub(_DIGIT_SEPARATORS, '', whole)}.{fraction}"
@@ -187,7 +189,7 @@ def _read_bounds(attribute: dict[str, Any]) -> tuple[float, float] | None:
     return None
 
 
-def _read_value(column: Column, cell: Any) -> Any:
+def _convert_cell(column: Column, cell: Any) -> Any:
     """Return the value of a cell, or `UnreadableValue`; a label gives its value."""
     if column.choices:
         label = convert_value("STRING", cell)
@@ -202,7 +204,7 @@ def _is_shortened(cell: Any) -> bool:
     """Return whether a spreadsheet program converted text to a number and cut digits."""
     if isinstance(cell, str):
         return _match_shortened(cell) is not None
-    return type(cell) in (int, float) and abs(cell) >= SHORTENED_FROM
+    return type(cell) in (int, float) and abs(cell) >= FIRST_SHORTENED_NUMBER
 
 
 def _expected_values(column: Column) -> str:

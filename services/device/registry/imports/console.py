@@ -32,27 +32,27 @@ from services.device.registry.imports.schemas import (
     StartImport,
 )
 from services.device.registry.imports.service import ImportService
-from services.device.registry.imports.sheet_writer import MEDIA, Format
+from services.device.registry.imports.sheet_writer import MEDIA_TYPE, SheetFormat
 from services.device.registry.imports.sheets import SheetService
 
 ADDERS = allow_holders(Function.DEVICE_ADD)
 
-Sheets = NamedDependency[SheetService]
-Imports = NamedDependency[ImportService]
+SheetServiceDependency = NamedDependency[SheetService]
+ImportServiceDependency = NamedDependency[ImportService]
 
 
-@post("/template", guards=[ADDERS], media_type=MEDIA, summary="Get empty sheet for import")
+@post("/template", guards=[ADDERS], media_type=MEDIA_TYPE, summary="Get empty sheet for import")
 async def make_device_sheet(
-    request: HttpRequest, sheets: Sheets, data: JSONBody[SheetTemplateRequest]
+    request: HttpRequest, sheets: SheetServiceDependency, data: JSONBody[SheetTemplateRequest]
 ) -> Response[bytes]:
     """Return an empty sheet with the columns for devices of an integration."""
-    made = await sheets.template(get_principal(request), data.integration, data.format)
-    return _file(made, "Devices", data.format)
+    made = await sheets.write_template(get_principal(request), data.integration, data.format)
+    return _file_response(made, "Devices", data.format)
 
 
 @post("/parse", guards=[ADDERS], waits=True)
 async def parse_device_sheet(
-    principal: RequestPrincipal, sheets: Sheets, data: MultipartBody[SheetUpload]
+    principal: RequestPrincipal, sheets: SheetServiceDependency, data: MultipartBody[SheetUpload]
 ) -> ParsedSheet:
     """Return the rows of a sheet as bodies of `POST /device`, at most 500.
 
@@ -62,9 +62,9 @@ async def parse_device_sheet(
     return await sheets.parse(principal, data.integration, content)
 
 
-@post("/fill-error", guards=[ADDERS], media_type=MEDIA, waits=True)
+@post("/fill-error", guards=[ADDERS], media_type=MEDIA_TYPE, waits=True)
 async def fill_device_errors(
-    request: HttpRequest, sheets: Sheets, data: MultipartBody[SheetErrorsUpload]
+    request: HttpRequest, sheets: SheetServiceDependency, data: MultipartBody[SheetErrorsUpload]
 ) -> Response[bytes]:
     """Return the rows that `errors` names, with its messages in a separate column."""
     try:
@@ -75,13 +75,13 @@ async def fill_device_errors(
     except msgspec.DecodeError as error:
         raise InvalidInput(f"is no JSON: {error}", field="errors") from error
     content = await data.file.read()
-    made = await sheets.with_errors(get_principal(request), data.integration, content, errors)
-    return _file(made, "Errors", "xlsx")
+    made = await sheets.write_errors(get_principal(request), data.integration, content, errors)
+    return _file_response(made, "Errors", "xlsx")
 
 
 @post("/import", guards=[ADDERS], waits=True)
 async def import_devices(
-    principal: RequestPrincipal, imports: Imports, data: MultipartBody[StartImport]
+    principal: RequestPrincipal, imports: ImportServiceDependency, data: MultipartBody[StartImport]
 ) -> ImportRef:
     """Add the devices of a sheet, at most 10,000; update existing ones.
 
@@ -97,7 +97,9 @@ async def import_devices(
 
 
 @get("/import", guards=[ADDERS])
-async def list_imports(principal: RequestPrincipal, imports: Imports) -> list[ImportProgress]:
+async def list_imports(
+    principal: RequestPrincipal, imports: ImportServiceDependency
+) -> list[ImportProgress]:
     """List the imports of the last seven days, the newest first.
 
     At most 20 ended imports are kept.
@@ -107,14 +109,16 @@ async def list_imports(principal: RequestPrincipal, imports: Imports) -> list[Im
 
 @get("/import/{import_id:str}", guards=[ADDERS])
 async def get_import(
-    principal: RequestPrincipal, imports: Imports, import_id: PathId
+    principal: RequestPrincipal, imports: ImportServiceDependency, import_id: PathId
 ) -> ImportProgress:
     """Return the progress of an import."""
     return await imports.get(principal, import_id)
 
 
 @post("/import/{import_id:str}/cancel", guards=[ADDERS])
-async def cancel_import(principal: RequestPrincipal, imports: Imports, import_id: PathId) -> None:
+async def cancel_import(
+    principal: RequestPrincipal, imports: ImportServiceDependency, import_id: PathId
+) -> None:
     """Stop an import; devices that were added stay."""
     await imports.cancel(principal, import_id)
 
@@ -122,7 +126,7 @@ async def cancel_import(principal: RequestPrincipal, imports: Imports, import_id
 @post("/import/{import_id:str}/faults", guards=[ADDERS])
 async def list_import_faults(
     principal: RequestPrincipal,
-    imports: Imports,
+    imports: ImportServiceDependency,
     import_id: PathId,
     data: JSONBody[FindFaults | None] = None,
 ) -> Page[RowFaults]:
@@ -130,24 +134,26 @@ async def list_import_faults(
     return await imports.find_faults(principal, import_id, data or FindFaults())
 
 
-@post("/import/{import_id:str}/errors", guards=[ADDERS], media_type=MEDIA)
+@post("/import/{import_id:str}/errors", guards=[ADDERS], media_type=MEDIA_TYPE)
 async def get_import_errors(
     request: HttpRequest,
-    imports: Imports,
+    imports: ImportServiceDependency,
     import_id: PathId,
     data: JSONBody[FaultsFile | None] = None,
 ) -> Response[bytes]:
     """Return the rows with faults as a sheet, to correct and import again."""
     file_format = (data or FaultsFile()).format
-    return _file(
-        await imports.errors(get_principal(request), import_id, file_format), "Errors", file_format
+    return _file_response(
+        await imports.write_error_sheet(get_principal(request), import_id, file_format),
+        "Errors",
+        file_format,
     )
 
 
 @post("/import/{import_id:str}/keys", guards=[ADDERS])
 async def get_import_keys(
     principal: RequestPrincipal,
-    imports: Imports,
+    imports: ImportServiceDependency,
     import_id: PathId,
     data: JSONBody[FindKeys | None] = None,
 ) -> Page[InitialDeviceKey]:
@@ -155,23 +161,23 @@ async def get_import_keys(
 
     Only the user who imported them gets the keys, and each key once.
     """
-    return await imports.keys(principal, import_id, data or FindKeys())
+    return await imports.issue_first_keys(principal, import_id, data or FindKeys())
 
 
-@post("/export", guards=[allow_holders(Function.DEVICE_VIEW)], media_type=MEDIA, waits=True)
+@post("/export", guards=[allow_holders(Function.DEVICE_VIEW)], media_type=MEDIA_TYPE, waits=True)
 async def export_devices(
-    request: HttpRequest, sheets: Sheets, data: JSONBody[ExportDevices]
+    request: HttpRequest, sheets: SheetServiceDependency, data: JSONBody[ExportDevices]
 ) -> Response[bytes]:
     """Return the devices that match a search as a sheet, at most 100,000.
 
     It has the columns of an import.
     """
-    return _file(await sheets.export(get_principal(request), data), "Devices", data.format)
+    return _file_response(await sheets.export(get_principal(request), data), "Devices", data.format)
 
 
-def _file(content: bytes, name: str, file_format: Format) -> Response[bytes]:
+def _file_response(content: bytes, name: str, file_format: SheetFormat) -> Response[bytes]:
     headers: dict[str, Any] = {"Content-Disposition": f"attachment; filename={name}.{file_format}"}
-    return Response(content, media_type=MEDIA, headers=headers)
+    return Response(content, media_type=MEDIA_TYPE, headers=headers)
 
 
 ROUTER = route_operations(globals(), "/device-batch", tags=["Devices"])

@@ -8,18 +8,18 @@ from litestar.datastructures import UploadFile
 from libs.common.http import console
 from services.device.registry.devices.schemas import CreateDevice, FindDevices, SearchText
 from services.device.registry.imports.columns import CellFault
-from services.device.registry.imports.sheet_writer import Format
+from services.device.registry.imports.sheet_writer import SheetFormat
 
-State = Literal["RUNNING", "DONE", "REFUSED", "CANCELLED"]
+ImportState = Literal["RUNNING", "DONE", "REFUSED", "CANCELLED"]
 WaitingFor = Literal["INTEGRATION", "EARLIER_IMPORT"]
-Outcome = Literal["CREATED", "UPDATED", "FAILED"]
+RowOutcome = Literal["CREATED", "UPDATED", "FAILED"]
 
 
 class SheetTemplateRequest(msgspec.Struct, kw_only=True):
     """Body of `POST /device-batch/template`."""
 
     integration: SearchText
-    format: Format = "xlsx"
+    format: SheetFormat = "xlsx"
 
 
 class SheetUpload(msgspec.Struct, kw_only=True):
@@ -85,7 +85,7 @@ class ImportProgress(console.ResponseModel, kw_only=True):
     import_id: str
     integration: str
     user_id: str
-    state: State
+    state: ImportState
     """`RUNNING`, `DONE`, `REFUSED` (nothing was added) or `CANCELLED`."""
     waiting_for: WaitingFor | None = None
     """Reason why a running import waits."""
@@ -118,7 +118,7 @@ class FindFaults(console.PageRequest, kw_only=True):
 class FaultsFile(msgspec.Struct, kw_only=True):
     """Body of `POST /device-batch/import/{import_id}/errors`."""
 
-    format: Format = "xlsx"
+    format: SheetFormat = "xlsx"
 
 
 class FindKeys(console.PageRequest, kw_only=True):
@@ -140,4 +140,4 @@ class ExportDevices(FindDevices, kw_only=True):
     """Body of `POST /device-batch/export`: a search of devices of one integration."""
 
     integration: SearchText
-    format: Format = "xlsx"
+    format: SheetFormat = "xlsx"

@@ -32,7 +32,7 @@ from services.device.registry.imports.columns import (
     GROUP,
     LATITUDE,
     LONGITUDE,
-    MODEL,
+    MODEL_INPUT,
     NAME,
     CellFault,
 )
@@ -43,8 +43,8 @@ from services.device.registry.imports.schemas import (
     InitialDeviceKey,
     RowFaults,
 )
-from services.device.registry.imports.sheet_reader import ERROR, Sheet
-from services.device.registry.imports.sheet_writer import Format
+from services.device.registry.imports.sheet_reader import ERROR_COLUMN, Sheet
+from services.device.registry.imports.sheet_writer import SheetFormat
 from services.device.registry.imports.sheets import MAX_IMPORTED, DeviceSheet, SheetService
 from services.device.registry.imports.store import Import, ImportStore, Row
 from services.device.things.device_store import DeviceStore
@@ -53,7 +53,7 @@ from services.device.things.groups import GROUP_NAME_FIELD, MAX_GROUPS, too_many
 from services.device.things.model import Device
 from services.device.things.serial_numbers import SERIAL_PATTERN, serial_key
 
-_PLACES = {
+_COLUMN_BY_FIELD = {
     "name": NAME,
     "group_name": GROUP,
     "location.latitude": LATITUDE,
@@ -75,7 +75,7 @@ def fail_row(row: Row, error: ThingwayError) -> None:
 def cell_faults(error: ThingwayError) -> list[CellFault]:
     """Return the faults of cells that an error describes."""
     place = (error.field or "").removeprefix("param_entities.")
-    column = _PLACES.get(place, place) or None
+    column = _COLUMN_BY_FIELD.get(place, place) or None
     if isinstance(error.detail, list):
         return [
             CellFault(
@@ -90,7 +90,7 @@ def cell_faults(error: ThingwayError) -> list[CellFault]:
     return [CellFault(column=column, error_code=error.code, error_message=error.message)]
 
 
-MAX_RUNNING = 3
+MAX_RUNNING_IMPORTS = 3
 """Maximum running imports of a tenant, which are processed one after the other."""
 RowRequests = list[tuple[Row, CreateDevice]]
 """Rows with the request bodies that were built from them."""
@@ -114,25 +114,25 @@ class ImportService:
         """Check every row and start to add the devices; return the id of the import.
 
         With a fault in any row nothing is added, unless `only_good`. Raises as `SheetService.read`
-        and, if `MAX_RUNNING` imports of the tenant are running, `TooManyRequests`.
+        and, if `MAX_RUNNING_IMPORTS` imports of the tenant are running, `TooManyRequests`.
         """
         async with self.sheets.readers.slot(principal.tenant, size=len(data)):
-            if len(await self.store.list_running(principal.tenant)) >= MAX_RUNNING:
-                text = f"{MAX_RUNNING} imports are under way"
+            if len(await self.store.list_running(principal.tenant)) >= MAX_RUNNING_IMPORTS:
+                text = f"{MAX_RUNNING_IMPORTS} imports are under way"
                 raise TooManyRequests(text, retry_after=10)
             device_sheet = await self.sheets.read(principal, integration, data, MAX_IMPORTED)
-            rows = [row async for row in _read_rows(device_sheet)]
-            await self._check_together(principal.tenant, device_sheet, rows)
+            rows = [row async for row in _validate_rows(device_sheet)]
+            await self._fail_conflicting_rows(principal.tenant, device_sheet, rows)
             rejected = not only_good and any(row.outcome for row in rows)
             keys = [column.key for column in device_sheet.heads]
-            return await self.store.add(principal, integration, keys, rows, rejected=rejected)
+            return await self.store.insert(principal, integration, keys, rows, rejected=rejected)
 
-    async def _check_together(
+    async def _fail_conflicting_rows(
         self, tenant: str, device_sheet: DeviceSheet, rows: Sequence[Row]
     ) -> None:
         """Fail rows that conflict with other rows or with stored devices."""
         requests = [
-            (row, device_sheet.columns.request(device_sheet.heads, row.cells)[0])
+            (row, device_sheet.columns.build_request(device_sheet.heads, row.cells)[0])
             for row in rows
             if not row.outcome
         ]
@@ -149,7 +149,7 @@ class ImportService:
         """
         if form.identifier is None:
             return
-        field = form.parameters.field(form.identifier)
+        field = form.parameters.field_path(form.identifier)
         rows_by_identifier: dict[str, Row] = {}
         for row, request in requests:
             identifier = request.param_entities.get(form.parameters.entity_key(form.identifier))
@@ -182,18 +182,20 @@ class ImportService:
 
         External integrations may add their own models.
         """
-        if form.integration not in BUILT_IN or not form.parameters.has(MODEL):
+        if form.integration not in BUILT_IN or not form.parameters.has_input(MODEL_INPUT):
             return
-        key = form.parameters.entity_key(MODEL)
+        key = form.parameters.entity_key(MODEL_INPUT)
         models = [
             (row, model) for row, request in requests if (model := request.param_entities.get(key))
         ]
-        available_models = await self.sheets.templates.filter_available(
+        available_models = await self.sheets.templates.filter_available_models(
             tenant, {str(model) for _, model in models}
         )
         for row, model in models:
             if model not in available_models:
-                fail_row(row, form.parameters.input_error(MODEL, f"there is no product {model}"))
+                fail_row(
+                    row, form.parameters.input_error(MODEL_INPUT, f"there is no product {model}")
+                )
 
     async def _check_groups(self, tenant: str, requests: RowRequests) -> None:
         """Fail rows whose groups would exceed the tenant's limit."""
@@ -221,7 +223,7 @@ class ImportService:
     async def cancel(self, principal: Principal, import_id: int) -> None:
         """Stop an import; rows that are being processed are completed."""
         await self._find(principal, import_id)
-        await self.store.end(import_id, "CANCELLED")
+        await self.store.end_import(import_id, "CANCELLED")
 
     async def find_faults(
         self, principal: Principal, import_id: int, request: FindFaults
@@ -231,19 +233,21 @@ class ImportService:
         rows, total = await self.store.find_faults(import_id, request.skip, request.size)
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
-    async def errors(self, principal: Principal, import_id: int, file_format: Format) -> bytes:
+    async def write_error_sheet(
+        self, principal: Principal, import_id: int, file_format: SheetFormat
+    ) -> bytes:
         """Return the rows with faults as a sheet, with the faults in a separate column."""
         job = await self._find(principal, import_id)
-        _, columns = await self.sheets.columns(principal, job.integration)
+        _, columns = await self.sheets.load_columns(principal, job.integration)
         heads = columns.match_columns(Sheet(job.columns, []))
         titles = {column.key: column.title for column in heads}
         rows = [
             [*row.cells, "; ".join(_fault_text(fault, titles) for fault in row.faults)]
             async for row in self.store.iterate_failed(import_id)
         ]
-        return await self.sheets.write(job.tenant, file_format, heads, rows, ERROR)
+        return await self.sheets.write_in_slot(job.tenant, file_format, heads, rows, ERROR_COLUMN)
 
-    async def keys(
+    async def issue_first_keys(
         self, principal: Principal, import_id: int, request: FindKeys
     ) -> Page[InitialDeviceKey]:
         """Return first keys of directly connected devices, each once, to their importer.
@@ -280,12 +284,12 @@ def _filter_valid(requests: RowRequests) -> RowRequests:
     return [(row, request) for row, request in requests if not row.outcome]
 
 
-async def _read_rows(device_sheet: DeviceSheet) -> AsyncIterator[Row]:
+async def _validate_rows(device_sheet: DeviceSheet) -> AsyncIterator[Row]:
     """Yield the rows of a sheet, those with faults as failed."""
     for number, (at, cells) in enumerate(device_sheet.sheet.rows):
         if number % ROWS_PER_ITERATION == 0:
             await asyncio.sleep(0)
-        request, faults = device_sheet.columns.request(device_sheet.heads, cells)
+        request, faults = device_sheet.columns.build_request(device_sheet.heads, cells)
         faults = faults or [*_find_faults(device_sheet.form, request)]
         yield Row(number=at, cells=cells, faults=faults, outcome="FAILED" if faults else None)
 
@@ -304,7 +308,7 @@ def _find_faults(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:
         )
     try:
         msgspec.convert(msgspec.to_builtins(request), CreateDevice)
-        form.parameters.read(request.param_entities)
+        form.parameters.parse_inputs(request.param_entities)
     except msgspec.ValidationError as error:
         fault = parse_validation_error(str(error))
         faults += cell_faults(InvalidInput(fault.reason, field=fault.place))

@@ -1,7 +1,7 @@
 """Reads an uploaded sheet, in a confined process with limited memory and time.
 
 Standard input is the titles of columns and the maximum number of rows, as a line of JSON, followed
-by the file. Standard output is a `Sheet` or an `UnreadableFile` as JSON. Rows beyond the maximum
+by the file. Standard output is a `Sheet` or an `UnreadableReason` as JSON. Rows beyond the maximum
 are counted but not returned, so the service need not decode them. A file that kills the process
 (archives that unpack without end, a cell in the last row and column) is unreadable.
 """
@@ -26,23 +26,23 @@ from libs.common.spreadsheet import plain_cell
 
 DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
 """Sheets of a workbook: rows of devices, keys of columns, options of drop-downs."""
-ERROR = "Error"
+ERROR_COLUMN = "Error"
 """The column with the faults of rows; it is ignored when a sheet is imported."""
-MEMORY = 160 * 1024 * 1024
+MAX_ADDED_BYTES = 160 * 1024 * 1024
 """Bytes of memory in addition to the interpreter and its libraries."""
-MAX_SHEET_BYTES = 32 * 1024 * 1024
+MAX_SHEET_JSON_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
-SECONDS = 20
+MAX_READ_SECONDS = 20
 """Limit of processor time, and of waiting for the process."""
-_WORKBOOKS = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+_WORKBOOK_SIGNATURES = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 """First bytes of workbooks; other files are CSV."""
-_MARKS = {
+_ENCODING_BY_BOM = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 """Encodings by their byte order mark."""
-_ENCODINGS = {
+_ENCODING_NAMES = {
     "utf-8": "UTF-8",
     "utf-16-le": "UTF-16",
     "utf-16-be": "UTF-16",
@@ -50,11 +50,11 @@ _ENCODINGS = {
 }
 """Common names of encodings."""
 _DELIMITERS = ",;\t"
-_FOREIGN = re.compile(r"[^\x00-\x7f\s\u20ac\xb0\xab\xbb\u2013-\u2026]{4}")
+_FOREIGN_LETTERS = re.compile(r"[^\x00-\x7f\s\u20ac\xb0\xab\xbb\u2013-\u2026]{4}")
 """Four characters that no language of Windows-1252 has in a row: text of another code page."""
-_QUOTED = re.compile(r'="([^"]*)"')
+_QUOTED_TEXT = re.compile(r'="([^"]*)"')
 """Text that spreadsheet programs must not convert to a number: `="001"`."""
-_TOO_MUCH = "cannot be read: it is damaged, or unpacks to more than is allowed"
+_UNREADABLE_TEXT = "cannot be read: it is damaged, or unpacks to more than is allowed"
 
 
 class Sheet(msgspec.Struct, tag=True):
@@ -71,7 +71,7 @@ class Sheet(msgspec.Struct, tag=True):
     """Whether numbers in texts may have a decimal comma: the delimiter is no comma."""
 
 
-class UnreadableFile(msgspec.Struct, tag=True):
+class UnreadableReason(msgspec.Struct, tag=True):
     """The reason why a file is no sheet, for the user who sent it."""
 
     reason: str
@@ -88,30 +88,30 @@ async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Shee
     first row contains one of `titles` (ignoring case).
     """
     request = msgspec.json.encode((list(titles), maximum)) + b"\n" + data
-    reader = await start_worker(__name__, largest=MAX_SHEET_BYTES)
+    reader = await start_worker(__name__, largest=MAX_SHEET_JSON_BYTES)
     try:
-        async with asyncio.timeout(SECONDS):
-            answer = await read_output(reader, request, MAX_SHEET_BYTES)
+        async with asyncio.timeout(MAX_READ_SECONDS):
+            answer = await read_output(reader, request, MAX_SHEET_JSON_BYTES)
     except (TimeoutError, OSError) as error:
-        raise SheetUnreadable(_TOO_MUCH) from error
+        raise SheetUnreadable(_UNREADABLE_TEXT) from error
     finally:
         if reader.returncode is None:
             reader.kill()
             await wait_killed(reader)
     if reader.returncode != 0:
-        raise SheetUnreadable(_TOO_MUCH)
-    result = msgspec.json.decode(answer, type=Sheet | UnreadableFile)
-    if isinstance(result, UnreadableFile):
+        raise SheetUnreadable(_UNREADABLE_TEXT)
+    result = msgspec.json.decode(answer, type=Sheet | UnreadableReason)
+    if isinstance(result, UnreadableReason):
         raise SheetUnreadable(result.reason)
     return result
 
 
-def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> Sheet:
+def parse_sheet(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> Sheet:
     """Return the sheet in a file with its first `maximum` rows; raise `SheetUnreadable`."""
-    read = _read_workbook if data.startswith(_WORKBOOKS) else _read_csv
+    read = _read_workbook if data.startswith(_WORKBOOK_SIGNATURES) else _read_csv
     head, rows, about = read(data, titles)
     columns = [cell.strip() for cell in head]
-    kept_columns = [at for at, column in enumerate(columns) if column not in ("", ERROR)]
+    kept_columns = [at for at, column in enumerate(columns) if column not in ("", ERROR_COLUMN)]
     del kept_columns[
         len(titles) + 1 :
     ]  # with more columns, one of the kept columns is unknown or duplicate
@@ -125,11 +125,11 @@ def parse(data: bytes, titles: Collection[str], maximum: int = sys.maxsize) -> S
     return sheet
 
 
-Table = tuple[list[str], Iterable[Sequence[Any]], dict[str, Any]]
+ParsedTable = tuple[list[str], Iterable[Sequence[Any]], dict[str, Any]]
 """The first row of a table, its other rows, and further fields of `Sheet`."""
 
 
-def _read_workbook(data: bytes, titles: Collection[str]) -> Table:
+def _read_workbook(data: bytes, titles: Collection[str]) -> ParsedTable:
     from python_calamine import (  # noqa: PLC0415 - only in the reading process
         CalamineError,
         CalamineWorkbook,
@@ -154,13 +154,13 @@ def _read_workbook(data: bytes, titles: Collection[str]) -> Table:
         if name == DEVICES and COLUMNS in book.sheet_names:
             keys = book.get_sheet_by_name(COLUMNS).to_python(skip_empty_area=False)
             head = [str(row[1]) for row in sorted(keys, key=lambda row: float(str(row[0])))]
-        if not folded_titles.isdisjoint(map(plain_title, head)):
+        if not folded_titles.isdisjoint(map(normalize_title, head)):
             return head, rows, {"source": f"the sheet {name!r}"}
     sheets = ", ".join(repr(name[:31]) for name in names[:10])
     raise SheetUnreadable(f"has no sheet whose first row names a column; its sheets are {sheets}")
 
 
-def _read_csv(data: bytes, _: Collection[str]) -> Table:
+def _read_csv(data: bytes, _: Collection[str]) -> ParsedTable:
     text, encoding = _decode_text(data)
     delimiter, text = _split_delimiter(text.lstrip("\r\n"))
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -189,8 +189,8 @@ def _decode_text(data: bytes) -> tuple[str, str]:
     Spreadsheet programs write UTF-8, UTF-16 with a byte order mark, or the code page of the
     computer, which is Windows-1252 in most of Europe and America.
     """
-    mark = next((mark for mark in _MARKS if data.startswith(mark)), b"")
-    for encoding in [_MARKS[mark]] if mark else ["utf-8", "cp1252"]:
+    mark = next((mark for mark in _ENCODING_BY_BOM if data.startswith(mark)), b"")
+    for encoding in [_ENCODING_BY_BOM[mark]] if mark else ["utf-8", "cp1252"]:
         try:
             text = data[len(mark) :].decode(encoding)
         except UnicodeDecodeError as error:
@@ -198,13 +198,13 @@ def _decode_text(data: bytes) -> tuple[str, str]:
             continue
         if "\0" in text:
             raise SheetUnreadable("is neither a workbook (XLSX) nor a text (CSV)")
-        if encoding == "cp1252" and (match := _FOREIGN.search(text)):
+        if encoding == "cp1252" and (match := _FOREIGN_LETTERS.search(text)):
             at = match.start()
             break
-        return text, _ENCODINGS[encoding]
+        return text, _ENCODING_NAMES[encoding]
     place = f"byte {at + 1} is 0x{data[at]:02X}"
     if mark:
-        name = _ENCODINGS[_MARKS[mark]]
+        name = _ENCODING_NAMES[_ENCODING_BY_BOM[mark]]
         raise SheetUnreadable(
             f"begins with the mark of {name}, and {place}, which is none of {name}"
         )
@@ -225,7 +225,7 @@ def _split_delimiter(text: str) -> tuple[str, str]:
     ), text
 
 
-def plain_title(head: str) -> str:
+def normalize_title(head: str) -> str:
     """Return the title of a column for comparison, without the mark `*`."""
     return head.strip().removesuffix("*").strip().casefold()
 
@@ -233,7 +233,7 @@ def plain_title(head: str) -> str:
 def _normalize_cell(cell: Any) -> Any:
     """Return a cell: null if blank, whole numbers as int, times as ISO 8601 text."""
     if isinstance(cell, str):
-        return plain_cell(_QUOTED.sub(r"\1", cell.strip())) or None
+        return plain_cell(_QUOTED_TEXT.sub(r"\1", cell.strip())) or None
     if isinstance(cell, float) and cell.is_integer():
         return int(cell)
     return cell.isoformat() if isinstance(cell, date | time) else cell
@@ -243,13 +243,13 @@ def main() -> None:
     """Read one file, confined and limited."""
     header, _, data = sys.stdin.buffer.read().partition(b"\n")
     import_module("python_calamine")
-    for encoding in _ENCODINGS:
+    for encoding in _ENCODING_NAMES:
         codecs.lookup(encoding)
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    confine(MEMORY)
-    result: Sheet | UnreadableFile
+    resource.setrlimit(resource.RLIMIT_CPU, (MAX_READ_SECONDS, MAX_READ_SECONDS))
+    confine(MAX_ADDED_BYTES)
+    result: Sheet | UnreadableReason
     try:
-        result = parse(data, *msgspec.json.decode(header, type=tuple[list[str], int]))
+        result = parse_sheet(data, *msgspec.json.decode(header, type=tuple[list[str], int]))
     except SheetUnreadable as error:
-        result = UnreadableFile(str(error))
+        result = UnreadableReason(str(error))
     sys.stdout.buffer.write(msgspec.json.encode(result))

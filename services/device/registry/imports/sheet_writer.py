@@ -9,18 +9,18 @@ from libs.common.spreadsheet import csv_lines, safe_cell
 from services.device.registry.imports.columns import Column
 from services.device.registry.imports.sheet_reader import COLUMNS, DEVICES, OPTIONS
 
-Format = Literal["xlsx", "csv"]
-MEDIA = "application/octet-stream"
+SheetFormat = Literal["xlsx", "csv"]
+MEDIA_TYPE = "application/octet-stream"
 """The media type of sheets: client generators know no other type for files."""
 LAST_VALIDATED_ROW = 10_000
 """The last row with drop-downs and bounds."""
-WIDTH = 24
-_REQUIRED = {"num_format": '@" *"', "bold": True}
+COLUMN_WIDTH = 24
+_REQUIRED_FORMAT = {"num_format": '@" *"', "bold": True}
 """Shows a star after the text of a cell."""
 
 
-def write(
-    file_format: Format, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *more: str
+def write_sheet(
+    file_format: SheetFormat, columns: Sequence[Column], rows: Iterable[Sequence[Any]], *more: str
 ) -> bytes:
     """Return a sheet with `columns`, then columns with the titles `more`.
 
@@ -58,11 +58,11 @@ def _write_workbook(
     target = io.BytesIO()
     options = {"constant_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
     with xlsxwriter.Workbook(target, options) as book:
-        bold, required = book.add_format({"bold": True}), book.add_format(_REQUIRED)
+        bold, required = book.add_format({"bold": True}), book.add_format(_REQUIRED_FORMAT)
         sheet = book.add_worksheet(DEVICES)
         keys, lists = book.add_worksheet(COLUMNS), book.add_worksheet(OPTIONS)
         sheet.freeze_panes(1, 0)
-        sheet.set_column(0, len(titles) - 1, WIDTH)
+        sheet.set_column(0, len(titles) - 1, COLUMN_WIDTH)
         for at, title in enumerate(titles):
             needed = at < len(columns) and columns[at].required
             sheet.write_string(0, at, title, required if needed else bold)

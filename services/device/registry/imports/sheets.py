@@ -15,17 +15,22 @@ from services.device.registry.imports.columns import (
     GROUP,
     LATITUDE,
     LONGITUDE,
-    MODEL,
+    MODEL_INPUT,
     NAME,
     CellFault,
     Column,
-    Columns,
+    SheetColumns,
     structure_error,
 )
 from services.device.registry.imports.schemas import ExportDevices, ParsedSheet, RowErrors
-from services.device.registry.imports.sheet_reader import ERROR, Sheet, SheetUnreadable, read_sheet
-from services.device.registry.imports.sheet_writer import Format, write
-from services.device.registry.products.templates import Templates
+from services.device.registry.imports.sheet_reader import (
+    ERROR_COLUMN,
+    Sheet,
+    SheetUnreadable,
+    read_sheet,
+)
+from services.device.registry.imports.sheet_writer import SheetFormat, write_sheet
+from services.device.registry.products.templates import TemplateService
 from services.device.things.groups import GroupStore
 from services.device.things.model import Device
 
@@ -37,7 +42,7 @@ READERS, EXPORTS = 2, 2
 """Files that a process reads, and writes, at the same time, because each is in memory."""
 MAX_WAITING_BYTES = 32 * 1024 * 1024
 """Bytes of a tenant's files that wait to be read."""
-MAX_MODELS = 1000
+MAX_OFFERED_MODELS = 1000
 DEVICES_PER_PAGE = 1000
 """Devices that an export reads at a time."""
 
@@ -47,7 +52,7 @@ class DeviceSheet:
     """A sheet that was read, with its form and columns."""
 
     form: AddDeviceForm
-    columns: Columns
+    columns: SheetColumns
     heads: list[Column]
     sheet: Sheet
 
@@ -57,7 +62,7 @@ class SheetService:
     """Sheets of the devices of one integration."""
 
     adder: DeviceAdder
-    templates: Templates
+    templates: TemplateService
     groups: GroupStore
     devices: UserDevices
     readers: FairScheduler = field(
@@ -67,21 +72,23 @@ class SheetService:
         default_factory=lambda: FairScheduler("exports of devices", EXPORTS), init=False
     )
 
-    async def columns(
+    async def load_columns(
         self, principal: Principal, integration: str
-    ) -> tuple[AddDeviceForm, Columns]:
+    ) -> tuple[AddDeviceForm, SheetColumns]:
         """Return form and columns of an integration; raise like `DeviceAdder.find_form`."""
         tenant = principal.tenant
         form = await self.adder.find_form(principal, integration)
-        models = await self.templates.list_labels(tenant, MAX_MODELS)
+        models = await self.templates.list_labels(tenant, MAX_OFFERED_MODELS)
         groups = await self.groups.list_names(tenant)
-        columns = Columns(integration, form.parameters, models=models, groups=groups)
+        columns = SheetColumns(integration, form.parameters, models=models, groups=groups)
         return form, columns
 
-    async def template(self, principal: Principal, integration: str, file_format: Format) -> bytes:
+    async def write_template(
+        self, principal: Principal, integration: str, file_format: SheetFormat
+    ) -> bytes:
         """Return an empty sheet."""
-        _, columns = await self.columns(principal, integration)
-        return await self.write(principal.tenant, file_format, columns.all, [])
+        _, columns = await self.load_columns(principal, integration)
+        return await self.write_in_slot(principal.tenant, file_format, columns.all, [])
 
     async def read(
         self, principal: Principal, integration: str, data: bytes, maximum: int
@@ -92,14 +99,16 @@ class SheetService:
         """
         if len(data) > MAX_FILE_BYTES:
             raise TooLarge(f"a sheet may have at most {MAX_FILE_BYTES} bytes", field="file")
-        form, columns = await self.columns(principal, integration)
+        form, columns = await self.load_columns(principal, integration)
         try:
-            sheet = await read_sheet(data, columns.titles, maximum)
+            sheet = await read_sheet(data, columns.lower_case_names, maximum)
         except SheetUnreadable as error:
             raise structure_error(str(error)) from error
         heads = columns.match_columns(sheet)
         if sheet.decimal_comma:
-            sheet.rows = [(at, columns.with_points(heads, cells)) for at, cells in sheet.rows]
+            sheet.rows = [
+                (at, columns.use_decimal_points(heads, cells)) for at, cells in sheet.rows
+            ]
         if not sheet.rows:
             text = "contains no device"
             raise InvalidInput(text, field="file", code="device_list_sheet_no_device")
@@ -122,14 +131,14 @@ class SheetService:
             device_sheet = await self.read(principal, integration, data, MAX_PARSED)
         requests, wrong = [], []
         for at, cells in device_sheet.sheet.rows:
-            request, faults = device_sheet.columns.request(device_sheet.heads, cells)
+            request, faults = device_sheet.columns.build_request(device_sheet.heads, cells)
             requests.append(request)
             wrong += [(at, fault) for fault in faults]
         if wrong:
             raise _cells_error(wrong)
         return ParsedSheet(requests, [at for at, _ in device_sheet.sheet.rows])
 
-    async def with_errors(
+    async def write_errors(
         self, principal: Principal, integration: str, data: bytes, errors: RowErrors
     ) -> bytes:
         """Return the rows of a sheet that have errors, with these in a separate column."""
@@ -137,12 +146,14 @@ class SheetService:
             device_sheet = await self.read(principal, integration, data, MAX_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
         rows = [[*cells, texts[at]] for at, cells in device_sheet.sheet.rows if at in texts]
-        return await self.write(principal.tenant, "xlsx", device_sheet.heads, rows, ERROR)
+        return await self.write_in_slot(
+            principal.tenant, "xlsx", device_sheet.heads, rows, ERROR_COLUMN
+        )
 
-    async def write(self, tenant: str, *sheet: Any) -> bytes:
-        """Return a sheet like `sheet_writer.write`, after waiting for a slot."""
+    async def write_in_slot(self, tenant: str, *sheet: Any) -> bytes:
+        """Return a sheet like `sheet_writer.write_sheet`, after waiting for a slot."""
         async with self._exports.slot(tenant):
-            return await asyncio.to_thread(write, *sheet)
+            return await asyncio.to_thread(write_sheet, *sheet)
 
     async def export(self, principal: Principal, request: ExportDevices) -> bytes:
         """Return devices that match a search as a sheet, at most `MAX_EXPORTED`."""
@@ -150,19 +161,19 @@ class SheetService:
             return await self._export(principal, request)
 
     async def _export(self, principal: Principal, request: ExportDevices) -> bytes:
-        form, columns = await self.columns(principal, request.integration)
-        keys = {key: name for name, key, _ in form.parameters.inputs()}
+        form, columns = await self.load_columns(principal, request.integration)
+        keys = {key: name for name, key, _ in form.parameters.list_inputs()}
         rows: list[list[Any]] = []
         request.page_size, request.page_number = DEVICES_PER_PAGE, 1
         while len(rows) < MAX_EXPORTED:
             page, _ = await self.devices.find(principal, request)
             devices = [device async for device in page]
-            groups = await self.devices.names_of_groups(principal, devices)
+            groups = await self.devices.find_group_names(principal, devices)
             rows += [_export_row(form, columns.all, keys, device, groups) for device in devices]
             if len(devices) < DEVICES_PER_PAGE:
                 break
             request.page_number += 1
-        return await asyncio.to_thread(write, request.format, columns.all, rows)
+        return await asyncio.to_thread(write_sheet, request.format, columns.all, rows)
 
 
 def _cells_error(wrong: Sequence[tuple[int, CellFault]]) -> InvalidInput:
@@ -194,7 +205,7 @@ def _export_row(
     for key, name in inputs.items():
         if name == form.identifier:
             values[key] = device.identifier
-        elif name == MODEL:
+        elif name == MODEL_INPUT:
             values[key] = device.model
         else:
             values[key] = (device.additional or {}).get(name)

@@ -4,7 +4,7 @@
 created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` is set while its integration is
 not running. `import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; the
 cells are removed when the row succeeds. Imports are deleted after seven days. Ended ones are
-deleted earlier when the tenant has more than `KEPT_IMPORTS`.
+deleted earlier when the tenant has more than `MAX_KEPT_IMPORTS`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -22,16 +22,16 @@ from libs.common.store.mongo import Document, Mongo, Session
 from services.device.registry.imports.columns import CellFault
 from services.device.registry.imports.schemas import (
     ImportProgress,
-    Outcome,
+    ImportState,
     RowFaults,
-    State,
+    RowOutcome,
     WaitingFor,
 )
 
-KEPT_IMPORTS = 20
+MAX_KEPT_IMPORTS = 20
 IMPORTS_TOPIC = "imports"
 """Topic of `Wakeups`: an import has started."""
-COUNTERS: Mapping[Outcome, str] = {
+COUNTER_BY_OUTCOME: Mapping[RowOutcome, str] = {
     "CREATED": "created",
     "UPDATED": "updated",
     "FAILED": "failed",
@@ -48,7 +48,7 @@ class Import(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     access: int
     integration: str
     columns: list[str]
-    state: State
+    state: ImportState
     total: int
     created: int
     updated: int
@@ -76,7 +76,7 @@ class Row(msgspec.Struct, kw_only=True):
     number: int = msgspec.field(name="row")
     cells: list[Any]
     faults: list[CellFault] = []
-    outcome: Outcome | None = None
+    outcome: RowOutcome | None = None
     identifier: str | None = None
 
 
@@ -90,7 +90,7 @@ class ImportStore:
         self._rows = mongo.database["import_rows"]
         self._ids = IdAllocator(mongo.database, "imports", block=20)
 
-    async def add(
+    async def insert(
         self,
         principal: Principal,
         integration: str,
@@ -101,7 +101,7 @@ class ImportStore:
     ) -> int:
         """Insert an import with its rows and return its id; it runs unless it is `rejected`."""
         import_id, now = await self._ids.allocate(), datetime.now(UTC)
-        await self._forget_oldest(principal.tenant)
+        await self._delete_oldest(principal.tenant)
         await self._rows.bulk_write(
             [
                 InsertOne({"import": import_id, "createdAt": now, **msgspec.to_builtins(row)})
@@ -129,15 +129,15 @@ class ImportStore:
         self.wakeups.notify(IMPORTS_TOPIC)
         return import_id
 
-    async def _forget_oldest(self, tenant: str) -> None:
+    async def _delete_oldest(self, tenant: str) -> None:
         ended = {"tenant": tenant, "state": {"$ne": "RUNNING"}}
-        old = self._imports.find(ended, {"_id": 1}, sort=[("_id", -1)], skip=KEPT_IMPORTS - 1)
+        old = self._imports.find(ended, {"_id": 1}, sort=[("_id", -1)], skip=MAX_KEPT_IMPORTS - 1)
         ids = [found["_id"] async for found in old]
         if ids:
             await self._imports.delete_many({"_id": {"$in": ids}})
             await self._rows.delete_many({"import": {"$in": ids}})
 
-    async def tenants(self, _: float = 0) -> list[str]:
+    async def list_running_tenants(self, _: float = 0) -> list[str]:
         """Return the tenants with running imports."""
         return list(await self._imports.distinct("tenant", {"state": "RUNNING"}))
 
@@ -159,7 +159,7 @@ class ImportStore:
         query: Document = {"tenant": tenant}
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
-        cursor = self._imports.find(query, sort=[("_id", -1)], limit=2 * KEPT_IMPORTS)
+        cursor = self._imports.find(query, sort=[("_id", -1)], limit=2 * MAX_KEPT_IMPORTS)
         active_id = await self._find_active(tenant)
         return [_progress_response(msgspec.convert(row, Import), active_id) async for row in cursor]
 
@@ -179,7 +179,7 @@ class ImportStore:
         query = {"_id": import_id, "state": "RUNNING"}
         return await self._imports.find_one(query, {"_id": 1}) is not None
 
-    async def end(self, import_id: int, state: str) -> None:
+    async def end_import(self, import_id: int, state: str) -> None:
         """End a running import as done or cancelled."""
         await self._imports.update_one(
             {"_id": import_id, "state": "RUNNING"},
@@ -197,7 +197,7 @@ class ImportStore:
         documents = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
         return msgspec.convert(documents, list[Row])
 
-    async def find_identifiers(self, import_id: int) -> dict[str, int]:
+    async def find_rows_by_identifier(self, import_id: int) -> dict[str, int]:
         """Return the rows by the identifiers of their devices."""
         query = {"import": import_id, "identifier": {"$ne": None}}
         cursor = self._rows.find(query, {"row": 1, "identifier": 1})
@@ -205,12 +205,12 @@ class ImportStore:
 
     async def write_outcomes(self, import_id: int, rows: Sequence[Row]) -> None:
         """Write the outcomes of rows, and count them in one transaction."""
-        counts = dict.fromkeys(COUNTERS.values(), 0)
+        counts = dict.fromkeys(COUNTER_BY_OUTCOME.values(), 0)
         operations = []
         for row in rows:
             if row.outcome is None:
                 continue
-            counts[COUNTERS[row.outcome]] += 1
+            counts[COUNTER_BY_OUTCOME[row.outcome]] += 1
             change = {
                 "outcome": row.outcome,
                 "identifier": row.identifier,

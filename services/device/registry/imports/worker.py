@@ -32,7 +32,7 @@ from services.device.registry.devices.integration_devices import (
     DeviceProvisioner,
 )
 from services.device.registry.devices.schemas import CreateDevice
-from services.device.registry.imports.schemas import Outcome
+from services.device.registry.imports.schemas import RowOutcome
 from services.device.registry.imports.service import fail_row, same_device_conflict
 from services.device.registry.imports.sheet_reader import Sheet
 from services.device.registry.imports.sheets import SheetService
@@ -50,7 +50,7 @@ TURN_SECONDS = 5.0
 """Seconds of a turn in which rows are started; the last ones may take longer."""
 ROWS_PER_READ, CONCURRENT_ROWS = 100, 16
 """Rows that are counted together, and rows that are processed concurrently."""
-QUERY_SECONDS = 0.5
+QUERY_INTERVAL_SECONDS = 0.5
 """Seconds until new imports are noticed."""
 RETRY_SECONDS = (0.5, 1.0, 2.0)
 """Seconds until an unavailable integration is asked again for a device."""
@@ -60,7 +60,7 @@ MAX_CACHED_FAILURES = 10_000
 """Imports whose failures are cached."""
 
 
-class _Failure(NamedTuple):
+class _ImportFailure(NamedTuple):
     times: int
     """The number of earlier failures."""
     reason: str
@@ -72,7 +72,7 @@ class ImportBackoff:
     """Pauses imports that fail, longer each time. Times are monotonic seconds."""
 
     def __init__(self) -> None:
-        self._failures: LruCache[int, _Failure] = LruCache(MAX_CACHED_FAILURES)
+        self._failures: LruCache[int, _ImportFailure] = LruCache(MAX_CACHED_FAILURES)
 
     def find_ready(self, running: Sequence[Import], now: float) -> Import | None:
         """Return the first import that is not paused."""
@@ -91,7 +91,7 @@ class ImportBackoff:
         before = self._failures.get(job.id)
         times = 0 if before is None else before.times + 1
         pause = PAUSE_SECONDS[min(times, len(PAUSE_SECONDS) - 1)]
-        self._failures.put(job.id, _Failure(times, reason, now + pause))
+        self._failures.put(job.id, _ImportFailure(times, reason, now + pause))
         return before is None or before.reason != reason
 
 
@@ -110,12 +110,18 @@ class ImportWorker:
 
     async def run(self) -> None:
         """Process imports until cancelled."""
-        tenants, wake = self.store.tenants, self.store.wakeups.event(IMPORTS_TOPIC)
+        tenants, wake = self.store.list_running_tenants, self.store.wakeups.event(IMPORTS_TOPIC)
         await take_turns(
-            "imports", CONCURRENT_TENANTS, tenants, self.steps, QUERY_SECONDS, wake, tenants
+            "imports",
+            CONCURRENT_TENANTS,
+            tenants,
+            self.process_imports,
+            QUERY_INTERVAL_SECONDS,
+            wake,
+            tenants,
         )
 
-    async def steps(self, tenant: str) -> Steps:
+    async def process_imports(self, tenant: str) -> Steps:
         """Process the imports of a tenant, the oldest that is not paused first."""
         while job := self._pauses.find_ready(
             await self.store.list_running(tenant), time.monotonic()
@@ -126,7 +132,7 @@ class ImportWorker:
     async def _run_turn(self, job: Import) -> None:
         """Continue an import; log a failure when its reason changes."""
         try:
-            await self._continue(job)
+            await self._process_rows(job)
         except NoResponders as error:
             if not job.waiting:
                 await self.store.set_waiting(job.id, waiting=True)
@@ -138,29 +144,29 @@ class ImportWorker:
         else:
             self._pauses.reset(job)
 
-    async def _continue(self, job: Import) -> None:
+    async def _process_rows(self, job: Import) -> None:
         """Process an import for `TURN_SECONDS` seconds.
 
         Raises `NoResponders` when its integration or `management` is not running.
         """
         try:
-            form, columns = await self.sheets.columns(job.principal, job.integration)
+            form, columns = await self.sheets.load_columns(job.principal, job.integration)
             heads = columns.match_columns(Sheet(job.columns, []))
         except (Forbidden, InvalidInput, NotFound) as error:  # a retry would fail too
             log.warning("import %d is cancelled: %s", job.id, error)
-            await self.store.end(job.id, "CANCELLED")
+            await self.store.end_import(job.id, "CANCELLED")
             return
-        rows_by_identifier = await self.store.find_identifiers(job.id)
+        rows_by_identifier = await self.store.find_rows_by_identifier(job.id)
         until = time.monotonic() + TURN_SECONDS
         no_responders: list[NoResponders] = []
 
         async def prepare(row: Row) -> tuple[Row, DeviceDraft] | None:
             if no_responders or time.monotonic() > until:
                 return None
-            request, _ = columns.request(heads, row.cells)
+            request, _ = columns.build_request(heads, row.cells)
             try:
-                draft = await self._prepare(job.principal, form, request)
-                _claim(row, draft.new.identifier, rows_by_identifier)
+                draft = await self._request_draft(job.principal, form, request)
+                _claim_device(row, draft.new.identifier, rows_by_identifier)
             except NoResponders as error:
                 no_responders.append(error)
                 return None
@@ -173,7 +179,9 @@ class ImportWorker:
             if not await self.store.is_running(job.id):
                 return
             ready = await gather_limited(CONCURRENT_ROWS, (partial(prepare, row) for row in rows))
-            await self._write(job, form, [prepared for prepared in ready if prepared is not None])
+            await self._write_drafts(
+                job, form, [prepared for prepared in ready if prepared is not None]
+            )
             await self.store.write_outcomes(job.id, rows)
             if no_responders:
                 raise no_responders[0]
@@ -183,21 +191,21 @@ class ImportWorker:
                 job.waiting = False
             if time.monotonic() > until:
                 return
-        await self.store.end(job.id, "DONE")
+        await self.store.end_import(job.id, "DONE")
 
-    async def _prepare(
+    async def _request_draft(
         self, principal: Principal, form: AddDeviceForm, request: CreateDevice
     ) -> DeviceDraft:
         for pause in RETRY_SECONDS:
             try:
-                return await self.adder.prepare(principal, form, request)
+                return await self.adder.request_draft(principal, form, request)
             except NoResponders:
                 raise
             except Unavailable:
                 await asyncio.sleep(pause)
-        return await self.adder.prepare(principal, form, request)
+        return await self.adder.request_draft(principal, form, request)
 
-    async def _write(
+    async def _write_drafts(
         self, job: Import, form: AddDeviceForm, ready: Sequence[tuple[Row, DeviceDraft]]
     ) -> None:
         """Write new devices together, or each separately when that fails."""
@@ -208,41 +216,41 @@ class ImportWorker:
         ]
         try:
             made = await asyncio.gather(
-                *(self.device_provisioner.create(draft) for _, draft in fresh)
+                *(self.device_provisioner.build(draft) for _, draft in fresh)
             )
             if made:
-                await self.device_provisioner.add_all(made)
+                await self.device_provisioner.insert_all(made)
         except (ThingwayError, SerialTaken):
             fresh = []
         for row, _ in fresh:
             row.outcome = "CREATED"
         for row, draft in ready:
             if row.outcome is None:
-                await self._write_one(job, form, row, draft)
+                await self._write_draft(job, form, row, draft)
 
-    async def _write_one(
+    async def _write_draft(
         self, job: Import, form: AddDeviceForm, row: Row, draft: DeviceDraft
     ) -> None:
         try:
-            await self.adder.write(form, draft)
+            await self.adder.write_draft(form, draft)
             row.outcome = "CREATED"
         except Conflict as error:
-            await self._change_one(job, row, draft, error)
+            await self._update_or_fail(job, row, draft, error)
         except ThingwayError as error:
             fail_row(row, error)
 
-    async def _change_one(
+    async def _update_or_fail(
         self, job: Import, row: Row, draft: DeviceDraft, conflict: Conflict
     ) -> None:
         try:
-            row.outcome = await self._change(job, draft)
+            row.outcome = await self._update_device(job, draft)
         except ThingwayError as error:
             fail_row(row, error)
             return
         if row.outcome is None:
             fail_row(row, conflict)
 
-    async def _change(self, job: Import, draft: DeviceDraft) -> Outcome | None:
+    async def _update_device(self, job: Import, draft: DeviceDraft) -> RowOutcome | None:
         """Update an existing device from its row, and return the outcome.
 
         Returns None if the device belongs to another integration. Blank cells change nothing.
@@ -267,7 +275,7 @@ class ImportWorker:
         return "UPDATED"
 
 
-def _claim(row: Row, identifier: str, rows_by_identifier: dict[str, int]) -> None:
+def _claim_device(row: Row, identifier: str, rows_by_identifier: dict[str, int]) -> None:
     """Record which row has a device; raise `Conflict` when another row has it."""
     other = rows_by_identifier.setdefault(identifier, row.number)
     if other != row.number:

@@ -21,14 +21,14 @@ from libs.common.tsl import Fault, TslDocument
 from services.device.registry.products.rps import RpsService
 from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import (
-    LIBRARY_NOT_READ,
+    LIBRARY_NOT_READ_CODE,
     BlueprintSource,
     FindTemplates,
     ImportedTemplate,
     ImportTemplates,
     LibraryTemplate,
     SetBlueprintSource,
-    Templates,
+    TemplateService,
 )
 from services.device.things.model import DeviceType
 from services.device.things.product_model import (
@@ -40,13 +40,13 @@ from services.device.things.product_model import (
 )
 from services.device.things.schemas import MAX_PAGE_SIZE, Name
 
-Products = NamedDependency[ProductService]
+ProductServiceDependency = NamedDependency[ProductService]
 
 _VIEWERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
 """Functions that include viewing products: a new device needs a product."""
 _READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
-_FIELDS = {
+_CONSOLE_FIELD_NAMES = {
     "snPrefixes": "sn_prefixes",
     "deviceType": "device_type",
     "historyDays": "history_days",
@@ -112,7 +112,7 @@ class CheckedProduct(msgspec.Struct):
     faults: list[ProductFault]
 
 
-_EXAMPLE = {
+_PRODUCT_EXAMPLE = {
     "name": "Roof sensor",
     "sn_prefixes": ["ROOF"],
     "tsl": {
@@ -132,7 +132,7 @@ _EXAMPLE = {
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_products(
     principal: RequestPrincipal,
-    product_service: Products,
+    product_service: ProductServiceDependency,
     data: JSONBody[FindProducts | None] = None,
 ) -> Page[ProductResponse]:
     """List the products of the tenant, without their TSL.
@@ -140,7 +140,7 @@ async def find_products(
     The response is a page even if the request has no page size.
     """
     search = data or FindProducts()
-    page = await product_service.page(principal, search.number, search.size)
+    page = await product_service.list_page(principal, search.number, search.size)
     return Page(
         page_size=search.size,
         page_number=search.number,
@@ -151,7 +151,7 @@ async def find_products(
 
 @get("/{model:str}", guards=_VIEWERS)
 async def get_product_detail(
-    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: ProductServiceDependency, model: FromPath[str]
 ) -> ProductDetail:
     """Return a product with its current TSL."""
     product = await product_service.get(principal, model)
@@ -161,7 +161,7 @@ async def get_product_detail(
 @get("/{model:str}/versions/{version:str}", guards=_VIEWERS)
 async def get_product_version(
     principal: RequestPrincipal,
-    product_service: Products,
+    product_service: ProductServiceDependency,
     model: FromPath[str],
     version: Annotated[str, PathParameter(description="Version of the TSL, for example `v1.0`.")],
 ) -> TslDocument:
@@ -169,13 +169,13 @@ async def get_product_version(
 
     A device keeps its version until `tslVersion` of the device is changed.
     """
-    return await product_service.version(principal, model, version)
+    return await product_service.get_version(principal, model, version)
 
 
-@put("/{model:str}", guards=_MANAGERS, example=_EXAMPLE)
+@put("/{model:str}", guards=_MANAGERS, example=_PRODUCT_EXAMPLE)
 async def save_product(
     principal: RequestPrincipal,
-    product_service: Products,
+    product_service: ProductServiceDependency,
     model: FromPath[str],
     data: JSONBody[SaveProduct],
 ) -> ProductResponse:
@@ -195,15 +195,17 @@ async def save_product(
     return ProductResponse(**_response_fields(saved))
 
 
-@post("/{model:str}/check", guards=_MANAGERS, example=_EXAMPLE)
+@post("/{model:str}/check", guards=_MANAGERS, example=_PRODUCT_EXAMPLE)
 async def check_product(
     principal: RequestPrincipal,
-    product_service: Products,
+    product_service: ProductServiceDependency,
     model: FromPath[str],
     data: JSONBody[SaveProduct],
 ) -> CheckedProduct:
     """Validate a product without saving it, and return all faults of the body."""
-    faults: list[Fault] = product_service.check(principal.tenant, model, _to_put_product(data))
+    faults: list[Fault] = product_service.find_faults(
+        principal.tenant, model, _to_put_product(data)
+    )
     return CheckedProduct(
         [ProductFault(_console_path(fault.path), fault.reason) for fault in faults]
     )
@@ -211,7 +213,7 @@ async def check_product(
 
 @delete("/{model:str}", guards=_MANAGERS)
 async def remove_product(
-    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: ProductServiceDependency, model: FromPath[str]
 ) -> None:
     """Delete a product without devices, with all versions of its TSL."""
     await product_service.delete(principal, model)
@@ -231,14 +233,16 @@ def _response_fields(product: Product) -> dict[str, Any]:
 def _console_path(path: str) -> str:
     """Return a path of the open API in the spelling of the management API."""
     first = path.partition("[")[0]
-    return _FIELDS[first] + path[len(first) :] if first in _FIELDS else path
+    return (
+        _CONSOLE_FIELD_NAMES[first] + path[len(first) :] if first in _CONSOLE_FIELD_NAMES else path
+    )
 
 
 ROUTER = route_operations(globals(), "/product", tags=["Products"])
 """Applications use `/device/openapi/v1/products` instead."""
 
 
-Rps = NamedDependency[RpsService]
+RpsServiceDependency = NamedDependency[RpsService]
 
 
 class FindRpsRecords(PageRequest, kw_only=True):
@@ -263,7 +267,9 @@ class RpsRecordResponse(msgspec.Struct):
     summary="Search RPS records",
 )
 async def find_rps_records(
-    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[FindRpsRecords | None] = None
+    principal: RequestPrincipal,
+    rps_service: RpsServiceDependency,
+    data: JSONBody[FindRpsRecords | None] = None,
 ) -> Page[RpsRecordResponse]:
     """List the RPS records of all applications of the tenant, by SN.
 
@@ -286,7 +292,7 @@ async def find_rps_records(
 
 @delete("/{sn:str}", guards=[allow_holders(Function.PRODUCT_MANAGE)], summary="Delete RPS record")
 async def remove_rps_record(
-    principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
+    principal: RequestPrincipal, rps_service: RpsServiceDependency, sn: FromPath[str]
 ) -> None:
     """Delete the RPS record of an SN, so that the device can be added."""
     await rps_service.delete(principal, sn)
@@ -296,17 +302,17 @@ RPS_ROUTER = route_operations(globals(), "/rps", tags=["Products"])
 """Applications set records with `/device/openapi/v1/rps`."""
 
 
-_LIBRARY_EDIT_FUNCTIONS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
-TemplateLibraries = NamedDependency[Templates]
+_LIBRARY_SETTING_FUNCTIONS = (Function.CREDENTIALS_EDIT, Function.PRODUCT_MANAGE)
+TemplateServiceDependency = NamedDependency[TemplateService]
 
 
 @get(
     guards=[
-        allow_holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_LIBRARY_EDIT_FUNCTIONS)
+        allow_holders(Function.CREDENTIALS_VIEW, Function.PRODUCT_VIEW, *_LIBRARY_SETTING_FUNCTIONS)
     ]
 )
 async def get_blueprint_source(
-    principal: RequestPrincipal, templates: TemplateLibraries
+    principal: RequestPrincipal, templates: TemplateServiceDependency
 ) -> BlueprintSource:
     """Return the device template library; `DEFAULT` when none was uploaded."""
     library = await templates.store.find(principal.tenant)
@@ -322,10 +328,14 @@ async def get_blueprint_source(
 
 
 @post(
-    guards=[allow_holders(*_LIBRARY_EDIT_FUNCTIONS)], example={"source_type": "DEFAULT"}, waits=True
+    guards=[allow_holders(*_LIBRARY_SETTING_FUNCTIONS)],
+    example={"source_type": "DEFAULT"},
+    waits=True,
 )
 async def set_blueprint_source(
-    principal: RequestPrincipal, templates: TemplateLibraries, data: JSONBody[SetBlueprintSource]
+    principal: RequestPrincipal,
+    templates: TemplateServiceDependency,
+    data: JSONBody[SetBlueprintSource],
 ) -> None:
     """Use an uploaded ZIP of device templates (5 MB); `DEFAULT` removes the library.
 
@@ -336,10 +346,10 @@ async def set_blueprint_source(
         return
     if data.type == "GITHUB":
         raise InvalidInput(
-            "must be `ZIP`. Libraries are not downloaded", field="type", code=LIBRARY_NOT_READ
+            "must be `ZIP`. Libraries are not downloaded", field="type", code=LIBRARY_NOT_READ_CODE
         )
     if not data.url:
-        raise InvalidInput("is required", field="url", code=LIBRARY_NOT_READ)
+        raise InvalidInput("is required", field="url", code=LIBRARY_NOT_READ_CODE)
     await templates.replace_library(principal.tenant, data.url)
 
 
@@ -351,7 +361,7 @@ TEMPLATE_SOURCE_ROUTER = route_operations(
 @post("/search", guards=_VIEWERS, example={"page_size": 100})
 async def find_product_templates(
     principal: RequestPrincipal,
-    templates: TemplateLibraries,
+    templates: TemplateServiceDependency,
     data: JSONBody[FindTemplates | None] = None,
 ) -> Page[LibraryTemplate]:
     """List the templates of the library with their faults.
@@ -365,7 +375,9 @@ async def find_product_templates(
 
 @post("/import", guards=_MANAGERS, example={"models": ["AM102"]}, waits=True)
 async def import_product_templates(
-    principal: RequestPrincipal, templates: TemplateLibraries, data: JSONBody[ImportTemplates]
+    principal: RequestPrincipal,
+    templates: TemplateServiceDependency,
+    data: JSONBody[ImportTemplates],
 ) -> list[ImportedTemplate]:
     """Create or update products with codecs from templates; one result for each.
 

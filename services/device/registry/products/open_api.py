@@ -13,9 +13,9 @@ from services.device.registry.products.service import ProductService
 from services.device.things.product_model import Product, ProductPage, ProductWithTsl, PutProduct
 from services.device.things.schemas import MAX_PAGE_NUMBER, MAX_PAGE_SIZE
 
-Products = NamedDependency[ProductService]
+ProductServiceDependency = NamedDependency[ProductService]
 
-_TSL = {
+_TSL_EXAMPLE = {
     "version": "v1.0",
     "properties": [
         {
@@ -59,17 +59,17 @@ _TSL = {
 @get("/")
 async def list_products(
     principal: RequestPrincipal,
-    product_service: Products,
+    product_service: ProductServiceDependency,
     page_size: Annotated[int, QueryParameter(name="pageSize", ge=1)] = 100,
     page_number: Annotated[int, QueryParameter(name="pageNumber", ge=1, le=MAX_PAGE_NUMBER)] = 1,
 ) -> ProductPage:
     """List the products of the tenant, without their TSL."""
-    return await product_service.page(principal, page_number, min(page_size, MAX_PAGE_SIZE))
+    return await product_service.list_page(principal, page_number, min(page_size, MAX_PAGE_SIZE))
 
 
 @get("/{model:str}")
 async def get_product(
-    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: ProductServiceDependency, model: FromPath[str]
 ) -> ProductWithTsl:
     """Return a product with its current TSL."""
     return await product_service.get(principal, model)
@@ -77,12 +77,12 @@ async def get_product(
 
 @put(
     "/{model:str}",
-    example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL},
+    example={"name": "Roof sensor", "snPrefixes": ["ROOF"], "tsl": _TSL_EXAMPLE},
     summary="Create or update product",
 )
 async def put_product(
     principal: RequestPrincipal,
-    product_service: Products,
+    product_service: ProductServiceDependency,
     model: FromPath[str],
     data: JSONBody[PutProduct],
 ) -> Product:
@@ -95,7 +95,7 @@ async def put_product(
 
 @delete("/{model:str}")
 async def delete_product(
-    principal: RequestPrincipal, product_service: Products, model: FromPath[str]
+    principal: RequestPrincipal, product_service: ProductServiceDependency, model: FromPath[str]
 ) -> str:
     """Delete a product without devices; return its model."""
     return await product_service.delete(principal, model)
@@ -104,7 +104,7 @@ async def delete_product(
 ROUTER = route_operations(globals(), "/device/openapi/v1/products", tags=["Products"])
 
 
-Rps = NamedDependency[RpsService]
+RpsServiceDependency = NamedDependency[RpsService]
 
 
 @post(
@@ -113,7 +113,7 @@ Rps = NamedDependency[RpsService]
     summary="Set RPS profile",
 )
 async def set_rps_profile(
-    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[SetProfile]
+    principal: RequestPrincipal, rps_service: RpsServiceDependency, data: JSONBody[SetProfile]
 ) -> str:
     """Set the profile URL of an SN that is not a device yet."""
     return await rps_service.set_profile(principal, data)
@@ -129,7 +129,7 @@ async def set_rps_profile(
     summary="Search RPS profiles",
 )
 async def search_rps_profiles(
-    principal: RequestPrincipal, rps_service: Rps, data: JSONBody[SearchProfiles]
+    principal: RequestPrincipal, rps_service: RpsServiceDependency, data: JSONBody[SearchProfiles]
 ) -> RpsPage:
     """List the application's RPS records, sorted and paged."""
     return await rps_service.search(principal, data)
@@ -137,7 +137,7 @@ async def search_rps_profiles(
 
 @delete("/{sn:str}", summary="Delete RPS profile")
 async def delete_rps_profile(
-    principal: RequestPrincipal, rps_service: Rps, sn: FromPath[str]
+    principal: RequestPrincipal, rps_service: RpsServiceDependency, sn: FromPath[str]
 ) -> str:
     """Delete the RPS record of an SN, so that the device can be added."""
     return await rps_service.delete(principal, sn)

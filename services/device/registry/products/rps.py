@@ -25,7 +25,7 @@ from services.device.things.serial_numbers import (
 )
 
 
-class OwnedRecord(NamedTuple):
+class OwnedRpsRecord(NamedTuple):
     """A record and the application that owns it."""
 
     sn: str
@@ -33,7 +33,7 @@ class OwnedRecord(NamedTuple):
     application: int
 
 
-Owner = tuple[str, int | None]
+RpsOwner = tuple[str, int | None]
 """A tenant and an application id; without id all applications of the tenant."""
 
 
@@ -46,7 +46,7 @@ class RpsStore:
         self._serials = SerialStore(mongo.database)
         self._quota = Quota(self._records, limits, "records")
 
-    async def change(self, owner: tuple[str, int], key: str, url: str) -> bool:
+    async def change_url(self, owner: tuple[str, int], key: str, url: str) -> bool:
         """Change the URL of the owner's record; False when it has none of this SN."""
         changes = {"profileUrl": url, "updatedAt": datetime.now(UTC)}
         changed = await self._records.update_one(
@@ -81,37 +81,39 @@ class RpsStore:
         """Return the holder of an SN."""
         return await self._serials.find_holder(key)
 
-    async def owns(self, owner: tuple[str, int], key: str) -> bool:
+    async def has_record(self, owner: tuple[str, int], key: str) -> bool:
         """Return whether the owner has a record of this SN."""
         return (
             await self._records.find_one({"_id": key, **_owner_condition(owner)}, {"_id": 1})
             is not None
         )
 
-    async def tenants(self) -> list[str]:
+    async def list_tenants(self) -> list[str]:
         """Return the tenants that have records."""
         return list(await self._records.distinct("tenant"))
 
-    async def applications(self, tenant: str) -> list[int]:
+    async def list_applications(self, tenant: str) -> list[int]:
         """Return the applications of a tenant that have records."""
         return list(await self._records.distinct("applicationId", {"tenant": tenant}))
 
-    async def keys(self, owner: tuple[str, int]) -> list[str]:
+    async def list_serial_keys(self, owner: tuple[str, int]) -> list[str]:
         """Return the SNs, in upper case, of an owner's records."""
         return [row["_id"] async for row in self._records.find(_owner_condition(owner), {"_id": 1})]
 
-    async def page(
-        self, owner: Owner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
-    ) -> tuple[list[OwnedRecord], int]:
+    async def read_page(
+        self, owner: RpsOwner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
+    ) -> tuple[list[OwnedRpsRecord], int]:
         """Return the owner's records whose SN begins with `begin`, and their total."""
         query = _owner_condition(owner)
         if begin:
             query["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
         rows, total = await find_page(self._records, query, order, skip, limit)
-        records = [OwnedRecord(row["sn"], row["profileUrl"], row["applicationId"]) for row in rows]
+        records = [
+            OwnedRpsRecord(row["sn"], row["profileUrl"], row["applicationId"]) for row in rows
+        ]
         return records, total
 
-    async def delete(self, owner: Owner, key: str) -> bool:
+    async def delete(self, owner: RpsOwner, key: str) -> bool:
         """Delete the owner's record; False when it does not exist."""
 
         async def delete_record(session: Session) -> bool:
@@ -125,7 +127,7 @@ class RpsStore:
         return await self._mongo.transaction(delete_record)
 
 
-def _owner_condition(owner: Owner) -> dict[str, Any]:
+def _owner_condition(owner: RpsOwner) -> dict[str, Any]:
     tenant, application_id = owner
     return {"tenant": tenant} | (
         {} if application_id is None else {"applicationId": application_id}
@@ -160,12 +162,12 @@ class RpsPage(msgspec.Struct, rename="camel"):
 
 
 LONGEST_URL = 2048
-DONE = "success"
+DONE_TEXT = "success"
 """The result text of successful operations."""
 
-COLUMNS = {"sn": "_id", "profileUrl": "profileUrl"}
+STORED_SORT_FIELDS = {"sn": "_id", "profileUrl": "profileUrl"}
 
-_ATTEMPTS = 3
+_MAX_ATTEMPTS = 3
 
 
 class RpsService:
@@ -182,27 +184,27 @@ class RpsService:
         """
         sn = check_serial(body.sn, "sn")
         url = _validate_url(body.profile_url)
-        owner = _owner_of(principal)
-        for _ in range(_ATTEMPTS):
-            if await self._store.change(owner, serial_key(sn), url):
-                return DONE
+        owner = _record_owner(principal)
+        for _ in range(_MAX_ATTEMPTS):
+            if await self._store.change_url(owner, serial_key(sn), url):
+                return DONE_TEXT
             try:
                 await self._store.insert(owner, sn, url)
             except SerialTaken as error:
                 holder = await self._store.find_holder(serial_key(sn))
                 if holder in {"device", "nobody"}:
                     raise device_exists_error(sn, "sn") from error
-                if holder == "rps" and not await self._store.owns(owner, serial_key(sn)):
+                if holder == "rps" and not await self._store.has_record(owner, serial_key(sn)):
                     break
             else:
-                return DONE
+                return DONE_TEXT
         raise rps_record_exists(sn, "sn")
 
     async def search(self, principal: Principal, search: SearchProfiles) -> RpsPage:
         """Return a page of the application's records."""
-        records, total = await self._store.page(
-            _owner_of(principal),
-            build_order(search.sorts or [], COLUMNS),
+        records, total = await self._store.read_page(
+            _record_owner(principal),
+            build_order(search.sorts or [], STORED_SORT_FIELDS),
             (search.page_number - 1) * search.page_size,
             search.page_size,
         )
@@ -211,25 +213,27 @@ class RpsService:
 
     async def list_for_tenant(
         self, principal: Principal, begin: str, number: int, size: int
-    ) -> tuple[list[OwnedRecord], int]:
+    ) -> tuple[list[OwnedRpsRecord], int]:
         """Return the tenant's records whose SN begins with `begin`, and their total."""
         owner, skip = (principal.tenant, None), (number - 1) * size
-        return await self._store.page(owner, [("_id", 1)], skip, size, serial_key(begin))
+        return await self._store.read_page(owner, [("_id", 1)], skip, size, serial_key(begin))
 
     async def delete(self, principal: Principal, sn: str) -> str:
         """Delete a record; raise `NotFound` when the application has none of this SN.
 
         A user deletes the record of any application of the tenant.
         """
-        owner = (principal.tenant, None) if principal.kind is Kind.USER else _owner_of(principal)
+        owner = (
+            (principal.tenant, None) if principal.kind is Kind.USER else _record_owner(principal)
+        )
         if not await self._store.delete(owner, serial_key(sn)):
             raise NotFound(
                 "there is no RPS record of this SN", field="sn", code="rps_record_not_found"
             )
-        return DONE
+        return DONE_TEXT
 
 
-def _owner_of(principal: Principal) -> tuple[str, int]:
+def _record_owner(principal: Principal) -> tuple[str, int]:
     return principal.tenant, principal.application_id
 
 

@@ -35,13 +35,13 @@ from services.device.things.product_store import ProductStore, ProductUpdate
 from services.device.things.serial_numbers import SERIAL_PATTERN
 from services.device.things.specifications import StoredTsl, TslStore
 
-MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
-LARGEST_DOCUMENT = 4 * 1024 * 1024
+MODEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+MAX_TSL_BYTES = 4 * 1024 * 1024
 """Bytes of a normalised TSL document; MongoDB holds at most 16 MiB."""
 
 
-NUMBERS = ("INT", "LONG", "FLOAT", "DOUBLE")
+NUMERIC_DATA_TYPES = ("INT", "LONG", "FLOAT", "DOUBLE")
 """Data types of degrees."""
 
 
@@ -69,7 +69,7 @@ class ProductService:
         update = self._validate_product(principal.tenant, model, body)
         return await self._store.put(update, codec)
 
-    def check(self, tenant: str, model: str, body: PutProduct) -> list[Fault]:
+    def find_faults(self, tenant: str, model: str, body: PutProduct) -> list[Fault]:
         """Return the faults of a body that `put` would find without stored data.
 
         Raises `Conflict` for the built-in product.
@@ -84,7 +84,7 @@ class ProductService:
     def _validate_product(tenant: str, model: str, body: PutProduct) -> ProductUpdate:
         if model.lower() == GENERIC_MODEL:
             raise built_in_product_error(model)
-        if not MODEL.fullmatch(model):
+        if not MODEL_PATTERN.fullmatch(model):
             raise InvalidInput(
                 "must be 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
                 field="model",
@@ -107,16 +107,16 @@ class ProductService:
         product = await self.find(principal.tenant, model)
         if product is None:
             raise product_not_found(model)
-        tsl = await self.tsl(principal.tenant, product.model, product.current_version)
+        tsl = await self.find_tsl(principal.tenant, product.model, product.current_version)
         return ProductWithTsl(**msgspec.structs.asdict(product), tsl=tsl)
 
-    async def version(self, principal: Principal, model: str, version: str) -> TslDocument:
+    async def get_version(self, principal: Principal, model: str, version: str) -> TslDocument:
         """Return the TSL of one version of a product; raise `NotFound`."""
-        if version not in await self.versions(principal.tenant, model):
+        if version not in await self.list_versions(principal.tenant, model):
             raise NotFound(f"product {model} has no version {version}", field="version")
-        return await self.tsl(principal.tenant, model, version)
+        return await self.find_tsl(principal.tenant, model, version)
 
-    async def page(self, principal: Principal, number: int, size: int) -> ProductPage:
+    async def list_page(self, principal: Principal, number: int, size: int) -> ProductPage:
         """Return a page (from 1) of all products: the built-in one, then by model."""
         start = (number - 1) * size
         built_in = [generic_product()] if start == 0 else []
@@ -141,7 +141,7 @@ class ProductService:
             raise product_not_found(model)
         return model
 
-    async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
+    async def choose_for_device(self, tenant: str, model: str | None, serial: str) -> Product:
         """Return the product of a new device: the named one, or by SN prefix.
 
         `serial` is in upper case. The longest prefix wins; without any the product is `generic`.
@@ -161,7 +161,7 @@ class ProductService:
         }
         return lengths[max(lengths)] if lengths else generic_product()
 
-    async def has(self, tenant: str, model: str) -> bool:
+    async def exists(self, tenant: str, model: str) -> bool:
         """Return whether the tenant has a product of the model."""
         return await self.find(tenant, model) is not None
 
@@ -169,12 +169,12 @@ class ProductService:
         """Return the models for which the tenant has a product."""
         return await self._store.filter_existing_models(tenant, models)
 
-    async def versions(self, tenant: str, model: str) -> list[str]:
+    async def list_versions(self, tenant: str, model: str) -> list[str]:
         """Return the TSL versions of a product; none if it does not exist."""
         product = await self.find(tenant, model)
         return product.versions if product else []
 
-    async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
+    async def find_tsl(self, tenant: str, model: str, version: str) -> TslDocument:
         """Return the document of one version, or the open TSL if it does not exist."""
         return (await self._tsls.find(tenant, model, version)).document
 
@@ -222,12 +222,12 @@ def _parse_document(document: dict[str, Any], faults: list[Fault]) -> TslDocumen
 
 
 def _encode_tsl(document: TslDocument, faults: list[Fault]) -> StoredTsl:
-    if not VERSION.fullmatch(document.version):
+    if not VERSION_PATTERN.fullmatch(document.version):
         reason = "must be 1 to 32 letters, digits, '.', '_' or '-'"
         faults.append(Fault("tsl.version", reason))
     content = msgspec.json.encode(document)
-    if len(content) > LARGEST_DOCUMENT:
-        faults.append(Fault("tsl", f"must be at most {LARGEST_DOCUMENT} bytes"))
+    if len(content) > MAX_TSL_BYTES:
+        faults.append(Fault("tsl", f"must be at most {MAX_TSL_BYTES} bytes"))
     return StoredTsl(
         document.version,
         content,
@@ -245,5 +245,5 @@ def _location_faults(document: TslDocument, name: str) -> list[Fault]:
     return [
         Fault("locationProperty", f"must have a number `{member}`")
         for member in ("latitude", "longitude")
-        if kinds.get(f"{name}.{member}") not in NUMBERS
+        if kinds.get(f"{name}.{member}") not in NUMERIC_DATA_TYPES
     ]

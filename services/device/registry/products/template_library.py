@@ -18,8 +18,8 @@ from libs.common.tsl import Fault
 from services.device.registry.products.template_parser import (
     Template,
     TemplateInvalid,
+    parse_yaml,
     read_template,
-    read_yaml,
 )
 from services.device.things.schemas import Name
 
@@ -27,11 +27,11 @@ MAX_FILE_BYTES = 1024 * 1024
 """Maximum bytes of a file of a template."""
 MAX_READ_BYTES = 32 * 1024 * 1024
 """Maximum bytes that are read of an archive in total; repeated reads count again."""
-MAX_FILES = 5_000
-LONGEST_PATH = 255
-ENDINGS = (".yaml", ".js")
-_PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-_UNREADABLE = (
+MAX_ARCHIVE_FILES = 5_000
+MAX_PATH_CHARACTERS = 255
+TEMPLATE_FILE_ENDINGS = (".yaml", ".js")
+_SUPPORTED_COMPRESSIONS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+_READ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
@@ -40,8 +40,8 @@ _UNREADABLE = (
     OverflowError,
     ValueError,
 )
-_ENCRYPTED = 1
-_READ_COST = 1024
+_ENCRYPTED_FLAG = 1
+_READ_COST_BYTES = 1024
 """Bytes that each read adds to the size of the file in the total."""
 
 
@@ -56,33 +56,39 @@ class Archive(Mapping[str, bytes]):
         """Raise `ArchiveInvalid` if the content is no ZIP or exceeds a limit."""
         try:
             self._zip = zipfile.ZipFile(BytesIO(content))
-        except _UNREADABLE as error:
+        except _READ_ERRORS as error:
             raise ArchiveInvalid(f"is no ZIP: {error}") from error
         infos = self._zip.infolist()
-        if len(infos) > MAX_FILES:
-            raise ArchiveInvalid(f"must have at most {MAX_FILES} files. It has {len(infos)}")
-        self._infos = {info.filename: info for info in infos if info.filename.endswith(ENDINGS)}
+        if len(infos) > MAX_ARCHIVE_FILES:
+            raise ArchiveInvalid(
+                f"must have at most {MAX_ARCHIVE_FILES} files. It has {len(infos)}"
+            )
+        self._infos = {
+            info.filename: info for info in infos if info.filename.endswith(TEMPLATE_FILE_ENDINGS)
+        }
         self._left = MAX_READ_BYTES
         for path in self._infos:
-            if len(path) > LONGEST_PATH:
-                raise ArchiveInvalid(f"{path[:50]}… is longer than {LONGEST_PATH} characters")
+            if len(path) > MAX_PATH_CHARACTERS:
+                raise ArchiveInvalid(
+                    f"{path[:50]}… is longer than {MAX_PATH_CHARACTERS} characters"
+                )
 
     def __getitem__(self, path: str) -> bytes:
         """Return the content of a file, at most as many bytes as its entry declares."""
         info = self._infos[path]
         if info.file_size > MAX_FILE_BYTES:
             raise ArchiveInvalid(f"{path} has more than {MAX_FILE_BYTES} bytes")
-        self._left -= info.file_size + _READ_COST
+        self._left -= info.file_size + _READ_COST_BYTES
         if self._left < 0:
             raise ArchiveInvalid(
                 f"{path} is not read: the files exceed {MAX_READ_BYTES} bytes in total"
             )
-        if info.flag_bits & _ENCRYPTED or info.compress_type not in _PACKED:
+        if info.flag_bits & _ENCRYPTED_FLAG or info.compress_type not in _SUPPORTED_COMPRESSIONS:
             raise ArchiveInvalid(f"{path} must not be encrypted, and must be compressed by deflate")
         try:
             with self._zip.open(info) as file:
                 return file.read(info.file_size)  # without a size all would be unpacked, then cut
-        except _UNREADABLE as error:
+        except _READ_ERRORS as error:
             raise ArchiveInvalid(f"{path} cannot be read: {error}") from error
 
     def __iter__(self) -> Iterator[str]:
@@ -120,11 +126,11 @@ class PrefixView(Mapping[str, bytes]):
 
 
 MANIFEST, TEMPLATE = "manifest.yaml", "device-template.yaml"
-MAX_MODELS = 1000
+MAX_LIBRARY_MODELS = 1000
 MAX_VENDORS = 100
-Short = Annotated[str, msgspec.Meta(max_length=64)]
-Path = Annotated[str, msgspec.Meta(max_length=LONGEST_PATH)]
-_TOP = PurePosixPath()
+ShortText = Annotated[str, msgspec.Meta(max_length=64)]
+ArchivePath = Annotated[str, msgspec.Meta(max_length=MAX_PATH_CHARACTERS)]
+_TOP_FOLDER = PurePosixPath()
 T = TypeVar("T")
 
 
@@ -164,28 +170,28 @@ class Library(NamedTuple):
 
 
 class _Manifest(msgspec.Struct):
-    device_vendor_index: Path
-    version: Short = ""
+    device_vendor_index: ArchivePath
+    version: ShortText = ""
 
 
 class _Vendor(msgspec.Struct):
-    id: Short
-    work_dir: Path
-    model_index: Path
+    id: ShortText
+    work_dir: ArchivePath
+    model_index: ArchivePath
     name: Name | None = None
 
 
-class _Vendors(msgspec.Struct):
+class _VendorIndex(msgspec.Struct):
     vendors: Annotated[list[_Vendor], msgspec.Meta(max_length=MAX_VENDORS)]
 
 
 class _Model(msgspec.Struct):
-    id: Short
-    template: Path
+    id: ShortText
+    template: ArchivePath
     name: Name | None = None
 
 
-class _Models(msgspec.Struct):
+class _ModelIndex(msgspec.Struct):
     models: list[_Model]
 
 
@@ -196,20 +202,20 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
     """
     manifests = sorted(_find_files(files, MANIFEST), key=lambda path: len(path.parts))
     if (
-        manifests and manifests[0].parent.parent == _TOP
+        manifests and manifests[0].parent.parent == _TOP_FOLDER
     ):  # a downloaded archive has one folder with all files
         version, templates = _read_manifest(files, manifests[0])
     else:
-        version, templates = "", find_templates(files, name)
+        version, templates = "", find_templates_by_folder(files, name)
     models = {template.model: template for template in reversed(templates)}
     if not models:
         raise NoTemplates(f"has no {TEMPLATE}")
-    if len(models) > MAX_MODELS:
-        raise LibraryInvalid(f"must have at most {MAX_MODELS} models. It has {len(models)}")
+    if len(models) > MAX_LIBRARY_MODELS:
+        raise LibraryInvalid(f"must have at most {MAX_LIBRARY_MODELS} models. It has {len(models)}")
     return Library(version, [models[model] for model in sorted(models)])
 
 
-def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
+def find_templates_by_folder(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
     """Return the templates of an archive without a manifest."""
     templates = []
     for path in sorted(_find_files(files, TEMPLATE)):
@@ -220,7 +226,7 @@ def find_templates(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
     return templates
 
 
-def find_faults(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
+def find_template_faults(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
     """Return every fault that prevents a product from being created."""
     try:
         model.read(files)
@@ -232,23 +238,23 @@ def find_faults(files: Mapping[str, bytes], model: TemplateRef) -> list[Fault]:
 def _read_manifest(
     files: Mapping[str, bytes], path: PurePosixPath
 ) -> tuple[str, list[TemplateRef]]:
-    manifest = _read(files, path, _Manifest)
-    vendors = _read(files, path.parent / manifest.device_vendor_index, _Vendors).vendors
+    manifest = _read_index(files, path, _Manifest)
+    vendors = _read_index(files, path.parent / manifest.device_vendor_index, _VendorIndex).vendors
     templates = []
     for vendor in vendors:
         folder = path.parent / vendor.work_dir
-        for model in _read(files, folder / vendor.model_index, _Models).models:
+        for model in _read_index(files, folder / vendor.model_index, _ModelIndex).models:
             names = model.name or model.id, vendor.name or vendor.id
             templates.append(TemplateRef(model.id.upper(), *names, str(folder), model.template))
     return manifest.version, templates
 
 
-def _read(files: Mapping[str, bytes], path: PurePosixPath, kind: type[T]) -> T:
+def _read_index(files: Mapping[str, bytes], path: PurePosixPath, kind: type[T]) -> T:
     content = files.get(str(path))
     if content is None:
         raise LibraryInvalid(f"{path} does not exist")
     try:
-        return read_yaml(content, kind)
+        return parse_yaml(content, kind)
     except ValueError as error:
         raise LibraryInvalid(f"{path}: {error}") from error
 

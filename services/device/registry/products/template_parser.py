@@ -23,24 +23,29 @@ from services.device.things.codec_model import (
     FunctionName,
 )
 
-TYPES = {
+TSL_TYPE_BY_VALUE_TYPE = {
     "string": "STRING",
     "long": "LONG",
     "double": "DOUBLE",
     "boolean": "BOOL",
     "object": "STRUCT",
 }
-BOUNDS = {"min": "min", "max": "max", "min_length": "minSize", "max_length": "maxSize"}
-TYPES_SCRIPT = Path(__file__).with_name("types.js")
-MAX_LEVELS = 64
+VALIDATOR_BY_ATTRIBUTE = {
+    "min": "min",
+    "max": "max",
+    "min_length": "minSize",
+    "max_length": "maxSize",
+}
+TYPE_CONVERSION_SCRIPT = Path(__file__).with_name("types.js")
+MAX_YAML_LEVELS = 64
 """Maximum levels of a file."""
-MAX_PARTS = 30_000
+MAX_YAML_EVENTS = 30_000
 """YAML events of a file, except its document events; public templates have at most 6,000."""
-LONGEST_ID = 256
+MAX_IDENTIFIER_CHARACTERS = 256
 """Maximum characters of an identifier, which may name several levels."""
 VALUE_INPUT = "value"
 """The input of a template's service that takes one value; boolean services have none."""
-_Part = dict[str, Any]
+_TslPart = dict[str, Any]
 T = TypeVar("T")
 
 
@@ -70,7 +75,7 @@ class _Attributes(msgspec.Struct):
 
 
 class _Entity(msgspec.Struct):
-    identifier: Annotated[str, msgspec.Meta(max_length=LONGEST_ID)]
+    identifier: Annotated[str, msgspec.Meta(max_length=MAX_IDENTIFIER_CHARACTERS)]
     value_type: str
     name: str | None = None
     type: str = "property"
@@ -84,7 +89,7 @@ class _CodecRef(msgspec.Struct):
     id: str = "default"
 
 
-class _Field(msgspec.Struct):
+class _ScriptValue(msgspec.Struct):
     """A value of the scripts and the entity that it belongs to."""
 
     key: str
@@ -93,22 +98,22 @@ class _Field(msgspec.Struct):
     @property
     def path(self) -> str:
         """Return the path of the value in the TSL."""
-        return _path(self.entity_mapping or self.key)
+        return _key_to_path(self.entity_mapping or self.key)
 
 
-class _Fields(msgspec.Struct):
-    properties: list[_Field] = []
+class _ScriptValues(msgspec.Struct):
+    properties: list[_ScriptValue] = []
 
 
-class _Definition(msgspec.Struct):
-    input: _Fields = msgspec.field(default_factory=_Fields)
-    output: _Fields = msgspec.field(default_factory=_Fields)
+class _ScriptDefinition(msgspec.Struct):
+    input: _ScriptValues = msgspec.field(default_factory=_ScriptValues)
+    output: _ScriptValues = msgspec.field(default_factory=_ScriptValues)
 
 
 class _TemplateFile(msgspec.Struct):
     initial_entities: list[_Entity]
     codec: _CodecRef
-    definition: _Definition = msgspec.field(default_factory=_Definition)
+    definition: _ScriptDefinition = msgspec.field(default_factory=_ScriptDefinition)
 
 
 class _Argument(msgspec.Struct):
@@ -122,17 +127,17 @@ class _Step(msgspec.Struct):
     args: list[_Argument]
 
 
-class _Steps(msgspec.Struct):
+class _StepChain(msgspec.Struct):
     chain: Annotated[list[_Step], msgspec.Meta(max_length=MAX_STEPS)]
 
 
 class _CodecSteps(msgspec.Struct):
     id: str
-    decoder: _Steps
-    encoder: _Steps | None = None
+    decoder: _StepChain
+    encoder: _StepChain | None = None
 
 
-class _Codecs(msgspec.Struct):
+class _CodecFile(msgspec.Struct):
     codecs: list[_CodecSteps]
 
 
@@ -142,11 +147,11 @@ def read_template(files: Mapping[str, bytes], path: str) -> Template:
     faults: list[Fault] = []
     document = codec = None
     try:
-        document = parse_document(_document(template.initial_entities))
+        document = parse_document(_build_tsl(template.initial_entities))
     except TslInvalid as error:
         faults += [Fault(f"{path}: {fault.path}", fault.reason) for fault in error.faults]
     try:
-        codec = _codec(files, template)
+        codec = _build_codec(files, template)
     except TemplateInvalid as error:
         faults += error.faults
     if document is None or codec is None:
@@ -159,12 +164,12 @@ def _read_yaml(files: Mapping[str, bytes], path: str, kind: type[T]) -> T:
     if content is None:
         raise TemplateInvalid([Fault(path, "does not exist")])
     try:
-        return read_yaml(content, kind)
+        return parse_yaml(content, kind)
     except ValueError as error:
         raise TemplateInvalid([Fault(path, str(error))]) from error
 
 
-def read_yaml(content: bytes, kind: type[T]) -> T:
+def parse_yaml(content: bytes, kind: type[T]) -> T:
     """Return the content of a file; raise `ValueError` with its fault.
 
     The wanted type decides the type of a scalar, not its notation.
@@ -184,8 +189,8 @@ def _check_shape(content: bytes) -> None:
     """
     depth = 0
     for number, event in enumerate(yaml.parse(content, Loader=yaml.CBaseLoader)):
-        if number > MAX_PARTS:
-            raise ValueError(f"has more than {MAX_PARTS} parts")
+        if number > MAX_YAML_EVENTS:
+            raise ValueError(f"has more than {MAX_YAML_EVENTS} parts")
         match event:
             case yaml.CollectionStartEvent():
                 depth += 1
@@ -193,13 +198,13 @@ def _check_shape(content: bytes) -> None:
                 depth -= 1
             case yaml.AliasEvent():
                 raise ValueError("must not have an alias")
-        if depth > MAX_LEVELS:
-            raise ValueError(f"has more than {MAX_LEVELS} levels")
+        if depth > MAX_YAML_LEVELS:
+            raise ValueError(f"has more than {MAX_YAML_LEVELS} levels")
 
 
-def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
+def _build_codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     ref = template.codec
-    found = {codec.id: codec for codec in _read_yaml(files, ref.ref, _Codecs).codecs}.get(ref.id)
+    found = {codec.id: codec for codec in _read_yaml(files, ref.ref, _CodecFile).codecs}.get(ref.id)
     if found is None:
         raise TemplateInvalid([Fault(ref.ref, f"has no codec {ref.id!r}")])
     encoder = found.encoder.chain if found.encoder else []
@@ -208,23 +213,28 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     if missing:
         raise TemplateInvalid([Fault(ref.ref, f"{name} does not exist") for name in missing])
     scripts = {name: files[name].decode(errors="replace") for name in names}
-    decoder = [_step(step) for step in found.decoder.chain]
-    encode = [_step(step) for step in encoder]
+    decoder = [_to_codec_step(step) for step in found.decoder.chain]
+    encode = [_to_codec_step(step) for step in encoder]
     renamed, typed = _find_renamed_values(template), _find_script_types(template)
     if renamed:
         decoder.append(
-            CodecStep(TYPES_SCRIPT.name, "decoded", [CodecArgument("values", payload=True)])
+            CodecStep(
+                TYPE_CONVERSION_SCRIPT.name, "decoded", [CodecArgument("values", payload=True)]
+            )
         )
     if encode:
         encode.insert(
-            0, CodecStep(TYPES_SCRIPT.name, "encoded", [CodecArgument("values", payload=True)])
+            0,
+            CodecStep(
+                TYPE_CONVERSION_SCRIPT.name, "encoded", [CodecArgument("values", payload=True)]
+            ),
         )
     if renamed or encode:
-        script = TYPES_SCRIPT.read_text()
+        script = TYPE_CONVERSION_SCRIPT.read_text()
         for name, table in (("DECODED", renamed), ("ENCODED", typed)):
             content = msgspec.json.encode(table).decode()
             script = script.replace(f"{name} = {{}}", f"{name} = {content}")
-        scripts[TYPES_SCRIPT.name] = script
+        scripts[TYPE_CONVERSION_SCRIPT.name] = script
     codec = Codec(scripts=scripts, decoder=decoder, encoder=encode)
     try:
         return msgspec.convert(msgspec.to_builtins(codec), Codec)
@@ -235,7 +245,8 @@ def _codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
 def _find_renamed_values(template: _TemplateFile) -> dict[str, str]:
     """Return the TSL paths of values that have another name in the scripts."""
     fields = [
-        (_path(mapping.key), mapping.path) for mapping in template.definition.input.properties
+        (_key_to_path(mapping.key), mapping.path)
+        for mapping in template.definition.input.properties
     ]
     return {key: path for key, path in fields if key != path}
 
@@ -244,7 +255,7 @@ def _find_script_types(template: _TemplateFile) -> dict[str, Any]:
     """Return the script names of values of the TSL, and whether each is a number there."""
     numbers = {path for entity in template.initial_entities for path in _list_number_paths(entity)}
     names = {mapping.path: mapping.key for mapping in template.definition.output.properties}
-    paths = numbers | {path for path, name in names.items() if _path(name) != path}
+    paths = numbers | {path for path, name in names.items() if _key_to_path(name) != path}
     return {
         path: {"name": names.get(path, path), "number": path in numbers} for path in sorted(paths)
     }
@@ -252,7 +263,7 @@ def _find_script_types(template: _TemplateFile) -> dict[str, Any]:
 
 def _list_number_paths(entity: _Entity, above: str = "") -> Iterator[str]:
     """Yield the paths of values that are booleans or choices."""
-    path = above + _path(entity.identifier)
+    path = above + _key_to_path(entity.identifier)
     chosen = entity.attributes is not None and bool(entity.attributes.enum)
     if entity.value_type == "boolean" or (entity.value_type == "long" and chosen):
         yield path
@@ -260,39 +271,41 @@ def _list_number_paths(entity: _Entity, above: str = "") -> Iterator[str]:
         yield from _list_number_paths(child, f"{path}.")
 
 
-def _path(key: str) -> str:
+def _key_to_path(key: str) -> str:
     """Return the path of a key; `#` separates levels too."""
     return key.replace("#", ".")
 
 
-def _step(step: _Step) -> CodecStep:
+def _to_codec_step(step: _Step) -> CodecStep:
     args = [CodecArgument(argument.id, payload=argument.is_payload) for argument in step.args]
     return CodecStep(step.script, step.entry, args)
 
 
-def _document(entities: list[_Entity]) -> _Part:
+def _build_tsl(entities: list[_Entity]) -> _TslPart:
     services = [entity for entity in entities if entity.type == "service"]
     properties = [entity for entity in entities if entity.type != "service"]
     return {
         "version": "v1.0",
-        "properties": _take_members(
-            _with_parents(part for entity in properties for part in _members(entity))
+        "properties": _limit_members(
+            _add_missing_parents(
+                part for entity in properties for part in _iterate_properties(entity)
+            )
         ),
-        "services": _take_members(_service(service) for service in services),
+        "services": _limit_members(_build_service(service) for service in services),
     }
 
 
-def _take_members(parts: Iterator[_Part]) -> list[_Part]:
+def _limit_members(parts: Iterator[_TslPart]) -> list[_TslPart]:
     """Return parts up to the limit of a TSL and one more, which makes the TSL invalid."""
     return list(islice(parts, MAX_MEMBERS + 1))
 
 
-def _service(entity: _Entity) -> _Part:
+def _build_service(entity: _Entity) -> _TslPart:
     above = f"{entity.identifier}."
     children = entity.children
     if entity.value_type not in {"object", "boolean"}:
         children = [msgspec.structs.replace(entity, identifier=VALUE_INPUT)]
-    inputs = [part for child in children for part in _members(child, above)]
+    inputs = [part for child in children for part in _iterate_properties(child, above)]
     return {
         "id": entity.identifier,
         "name": entity.name,
@@ -302,15 +315,20 @@ def _service(entity: _Entity) -> _Part:
     }
 
 
-def _members(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_Part]:
+def _iterate_properties(entity: _Entity, above: str = "", mode: str = "R") -> Iterator[_TslPart]:
     """Yield a property and the properties below it."""
-    path, mode = above + _path(entity.identifier), entity.access_mod or mode
-    yield {"id": path, "name": entity.name, "accessMode": mode, "dataSpec": _spec(entity)}
+    path, mode = above + _key_to_path(entity.identifier), entity.access_mod or mode
+    yield {
+        "id": path,
+        "name": entity.name,
+        "accessMode": mode,
+        "dataSpec": _build_data_spec(entity),
+    }
     for child in entity.children:
-        yield from _members(child, f"{path}.", mode)
+        yield from _iterate_properties(child, f"{path}.", mode)
 
 
-def _with_parents(parts: Iterator[_Part]) -> Iterator[_Part]:
+def _add_missing_parents(parts: Iterator[_TslPart]) -> Iterator[_TslPart]:
     """Yield the parts, with missing levels as STRUCTs before their members."""
     present_paths = set()
     for part in parts:
@@ -325,15 +343,15 @@ def _with_parents(parts: Iterator[_Part]) -> Iterator[_Part]:
         yield part
 
 
-def _spec(entity: _Entity) -> _Part:
+def _build_data_spec(entity: _Entity) -> _TslPart:
     attributes = entity.attributes or _Attributes()
-    kind = TYPES.get(entity.value_type, entity.value_type)
-    spec: _Part = {"dataType": "ENUM" if attributes.enum and kind == "LONG" else kind}
+    kind = TSL_TYPE_BY_VALUE_TYPE.get(entity.value_type, entity.value_type)
+    spec: _TslPart = {"dataType": "ENUM" if attributes.enum and kind == "LONG" else kind}
     if attributes.enum:
         spec["mapping"] = attributes.enum
     if attributes.unit:
         spec["unitName"] = attributes.unit
-    bounds = {to: getattr(attributes, name) for name, to in BOUNDS.items()}
+    bounds = {to: getattr(attributes, name) for name, to in VALIDATOR_BY_ATTRIBUTE.items()}
     if validator := {name: bound for name, bound in bounds.items() if bound is not None}:
         spec["validator"] = validator
     return spec

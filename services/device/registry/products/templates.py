@@ -26,15 +26,15 @@ from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import Fault, to_wire
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.schemas import PutCodec
-from services.device.registry.products.service import MODEL, ProductService, format_label
+from services.device.registry.products.service import MODEL_PATTERN, ProductService, format_label
 from services.device.registry.products.template_library import (
-    MAX_MODELS,
+    MAX_LIBRARY_MODELS,
     Archive,
     ArchiveInvalid,
     LibraryInvalid,
     NoTemplates,
     TemplateRef,
-    find_faults,
+    find_template_faults,
     read_library,
 )
 from services.device.registry.products.template_parser import Template, TemplateInvalid
@@ -43,7 +43,7 @@ from services.device.things.product_model import Product, ProductCodec, ProductF
 MAX_IMPORTED = 20
 MAX_FAULTS = 5
 """Faults of a template; after their correction there may be more."""
-Model = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+ProductModel = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class BlueprintSource(ResponseModel, kw_only=True):
@@ -86,7 +86,7 @@ class FindTemplates(PageRequest, kw_only=True):
     `keyword` is a part of model, name or vendor.
     """
 
-    largest = MAX_MODELS
+    largest = MAX_LIBRARY_MODELS
     keyword: Annotated[str, msgspec.Meta(max_length=128)] = ""
     """Part of the model, name or vendor, ignoring case."""
 
@@ -107,7 +107,7 @@ class LibraryTemplate(msgspec.Struct, kw_only=True):
 class ImportTemplates(msgspec.Struct):
     """Body of `POST /product-template/import`."""
 
-    models: Annotated[list[Model], msgspec.Meta(min_length=1, max_length=MAX_IMPORTED)]
+    models: Annotated[list[ProductModel], msgspec.Meta(min_length=1, max_length=MAX_IMPORTED)]
     """Models of the templates."""
 
 
@@ -138,7 +138,7 @@ class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
     templates: list[StoredTemplate]
 
 
-def product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
+def to_product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
     """Return the first faults, in the stored form."""
     return [ProductFault(fault.path[:300], fault.reason[:500]) for fault in faults[:MAX_FAULTS]]
 
@@ -172,7 +172,7 @@ class LibraryStore:
 _decode_library = msgspec.json.Decoder(StoredLibrary).decode
 
 
-OFFLINE_MINUTES = 1440
+TEMPLATE_OFFLINE_MINUTES = 1440
 """Minutes without an uplink until devices of a new product are OFFLINE: sensors sleep."""
 
 
@@ -180,7 +180,7 @@ def product_from_template(template: Template, name: str, existing: Product | Non
     """Return the body of a product; an existing one keeps everything but its TSL."""
     tsl = to_wire(template.document)
     if existing is None:
-        return PutProduct(name=name, tsl=tsl, device_offline_timeout=OFFLINE_MINUTES)
+        return PutProduct(name=name, tsl=tsl, device_offline_timeout=TEMPLATE_OFFLINE_MINUTES)
     fields = {name: getattr(existing, name, msgspec.UNSET) for name in PutProduct.__struct_fields__}
     kept_fields = {name: value for name, value in fields.items() if value is not msgspec.UNSET}
     return PutProduct(**kept_fields | {"tsl": tsl})
@@ -206,7 +206,7 @@ class ResourceClient:
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
 
-    async def read(self, tenant: str, url: str) -> tuple[str, bytes]:
+    async def read_upload(self, tenant: str, url: str) -> tuple[str, bytes]:
         """Return name and content of a file of the tenant.
 
         Raises `NotFound` when it does not exist, `TooLarge` for more than `LARGEST_LIBRARY` bytes.
@@ -222,19 +222,19 @@ class ResourceClient:
                 raise TooLarge(f"a library may have at most {LARGEST_LIBRARY} bytes", field="url")
 
 
-LIBRARY_NOT_READ = "blueprint_library_resources_fetch_failed"
-INDEX_INVALID = "blueprint_library_address_manifest_invalid"
-LIBRARY_EMPTY = "blueprint_library_resource_device_template_not_found"
-LARGEST_HEAD = 4 * 1024 * 1024
+LIBRARY_NOT_READ_CODE = "blueprint_library_resources_fetch_failed"
+INDEX_INVALID_CODE = "blueprint_library_address_manifest_invalid"
+LIBRARY_EMPTY_CODE = "blueprint_library_resource_device_template_not_found"
+MAX_LIBRARY_HEAD_BYTES = 4 * 1024 * 1024
 """Maximum bytes of a stored library in addition to its archive."""
-CONCURRENT_READS = 2
+VALIDATION_SLOTS = 2
 """Libraries that are validated concurrently, one of a tenant."""
 VALIDATION_SECONDS = 15
 """Seconds of processor time to validate a library, while other tenants wait."""
 
 
 @dataclass(frozen=True)
-class Templates:
+class TemplateService:
     """The template libraries of tenants."""
 
     store: LibraryStore
@@ -242,7 +242,7 @@ class Templates:
     products: ProductService
     codecs: CodecService
     _readers: FairScheduler = field(
-        default_factory=lambda: FairScheduler("template libraries", CONCURRENT_READS), init=False
+        default_factory=lambda: FairScheduler("template libraries", VALIDATION_SLOTS), init=False
     )
     _turns: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary, init=False
@@ -256,17 +256,17 @@ class Templates:
         """
         try:
             async with self._tenant_lock(tenant):
-                name, content = await self.resources.read(tenant, url)
+                name, content = await self.resources.read_upload(tenant, url)
                 async with self._readers.slot(tenant):
                     version, templates = await asyncio.to_thread(_read_library, content, name)
         except NotFound as error:
-            raise InvalidInput(error.message, field="url", code=LIBRARY_NOT_READ) from error
+            raise InvalidInput(error.message, field="url", code=LIBRARY_NOT_READ_CODE) from error
         except NoTemplates as error:
-            raise InvalidInput(str(error), field="url", code=LIBRARY_EMPTY) from error
+            raise InvalidInput(str(error), field="url", code=LIBRARY_EMPTY_CODE) from error
         except LibraryInvalid as error:
-            raise InvalidInput(str(error), field="url", code=INDEX_INVALID) from error
+            raise InvalidInput(str(error), field="url", code=INDEX_INVALID_CODE) from error
         except ArchiveInvalid as error:
-            raise InvalidInput(str(error), field="url", code=LIBRARY_NOT_READ) from error
+            raise InvalidInput(str(error), field="url", code=LIBRARY_NOT_READ_CODE) from error
         library = StoredLibrary(
             url=url, file_name=name, version=version, updated_at=now_ms(), templates=templates
         )
@@ -302,7 +302,7 @@ class Templates:
         async with self._tenant_lock(principal.tenant):
             return await self._import(principal, models)
 
-    async def ensure(self, principal: Principal, model: str) -> None:
+    async def create_if_missing(self, principal: Principal, model: str) -> None:
         """Create the product of a model from the library if the tenant lacks it.
 
         Raises `InvalidInput` with the faults of the template.
@@ -310,14 +310,14 @@ class Templates:
         if model not in {template.ref.model for template in await self._find_all(principal.tenant)}:
             return
         async with self._tenant_lock(principal.tenant):
-            if await self.products.has(principal.tenant, model):
+            if await self.products.exists(principal.tenant, model):
                 return  # another request created it meanwhile
             (made,) = await self._import(principal, [model])
         if made.faults:
             text = "; ".join(f"{fault.field}: {fault.reason}" for fault in made.faults)
             raise InvalidInput(f"the template of {model} is invalid: {text}", field="model")
 
-    async def filter_available(self, tenant: str, models: Collection[str]) -> set[str]:
+    async def filter_available_models(self, tenant: str, models: Collection[str]) -> set[str]:
         """Return the models that a new device may have."""
         templates = await self._find_all(tenant)
         ready = {template.ref.model for template in templates if not template.faults}
@@ -355,7 +355,7 @@ class Templates:
     ) -> ImportedTemplate:
         if archive is None or stored is None:
             fault = Fault("model", "there is no such template in the library")
-            return ImportedTemplate(model=model, faults=product_faults([fault]))
+            return ImportedTemplate(model=model, faults=to_product_faults([fault]))
         if stored.faults:
             return ImportedTemplate(model=model, faults=stored.faults)
         try:
@@ -367,10 +367,10 @@ class Templates:
             )
             await self.products.put(principal, model, body, codec)
         except TemplateInvalid as error:
-            return ImportedTemplate(model=model, faults=product_faults(error.faults))
+            return ImportedTemplate(model=model, faults=to_product_faults(error.faults))
         except (InvalidInput, Conflict, TooManyRequests) as error:
             faults = getattr(error, "faults", ()) or [Fault(error.field or "", error.message)]
-            return ImportedTemplate(model=model, faults=product_faults(faults))
+            return ImportedTemplate(model=model, faults=to_product_faults(faults))
         return ImportedTemplate(model=model, faults=[], warning=codec_warning(codec))
 
     def _tenant_lock(self, tenant: str) -> asyncio.Lock:
@@ -385,16 +385,16 @@ def _read_library(content: bytes, file_name: str) -> tuple[str, list[StoredTempl
     until = time.thread_time() + VALIDATION_SECONDS
     templates = []
     for ref in library.models:
-        faults = product_faults(_model_faults(ref.model) + find_faults(archive, ref))
+        faults = to_product_faults(_model_faults(ref.model) + find_template_faults(archive, ref))
         templates.append(StoredTemplate(ref, faults))
         if time.thread_time() > until:
             raise LibraryInvalid(f"takes more than {VALIDATION_SECONDS} s of a processor to read")
-    if len(msgspec.json.encode(templates)) > LARGEST_HEAD:
-        raise LibraryInvalid(f"has more than {LARGEST_HEAD} bytes of names and faults")
+    if len(msgspec.json.encode(templates)) > MAX_LIBRARY_HEAD_BYTES:
+        raise LibraryInvalid(f"has more than {MAX_LIBRARY_HEAD_BYTES} bytes of names and faults")
     return library.version, templates
 
 
 def _model_faults(model: str) -> list[Fault]:
-    if MODEL.fullmatch(model) and model.lower() != GENERIC_MODEL:
+    if MODEL_PATTERN.fullmatch(model) and model.lower() != GENERIC_MODEL:
         return []
     return [Fault("id", "must be a model: 1 to 64 letters, digits, '.', '_' or '-'")]

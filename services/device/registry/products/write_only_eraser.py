@@ -30,7 +30,7 @@ from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Collection, Document
 from libs.common.things import internal_sn
 from libs.common.tsl import Tsl
-from services.device.alarms.service import AlarmEraser
+from services.device.alarms.service import AlarmValueEraser
 from services.device.commands.store import CommandStore
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_service import RedecodeStore
@@ -45,17 +45,17 @@ log = logging.getLogger(__name__)
 
 CONCURRENT_TENANTS = 2
 """Tenants whose turn it is concurrently."""
-SEARCH_SECONDS = 300.0
+SEARCH_INTERVAL_SECONDS = 300.0
 """Seconds between two searches for TSLs."""
 DEVICES_PER_BATCH = 50
 """Devices that are processed together."""
 ROWS_PER_WRITE = 500
 """Records of history that are changed together."""
-MAX_MESSAGES = 20_000
+MAX_READ_MESSAGES = 20_000
 """Maximum messages of a stream that are read for one thing."""
 ALARM_CHANGES = get_args(AlarmChange)
 
-Values = dict[str, Any]
+PropertyValues = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,20 +71,26 @@ class WriteOnlyEraser:
     latest: LatestValues
     commands: CommandStore
     redecodes: RedecodeStore
-    alarms: AlarmEraser
+    alarms: AlarmValueEraser
 
     async def run(self) -> None:
         """Process tenants until cancelled."""
-        await take_turns("erasing", CONCURRENT_TENANTS, self.tenants, self.steps, SEARCH_SECONDS)
+        await take_turns(
+            "erasing",
+            CONCURRENT_TENANTS,
+            self.list_tenants,
+            self.erase_tenant,
+            SEARCH_INTERVAL_SECONDS,
+        )
 
-    async def tenants(self) -> set[str]:
+    async def list_tenants(self) -> set[str]:
         """Return the tenants with things that may have values to delete."""
         return {
             *await self.tsls.list_tenants_with_write_only(),
             *await self.thing_store.list_tenants_with_write_only_values(),
         }
 
-    async def steps(self, tenant: str) -> Steps:
+    async def erase_tenant(self, tenant: str) -> Steps:
         """Delete values of a tenant's things that were not processed under their TSL."""
         for model, version, content in await self.tsls.list_with_write_only(tenant):
             tsl = await self.tsls.find(tenant, model, version)
@@ -94,27 +100,29 @@ class WriteOnlyEraser:
                 for device_id, sn in devices:
                     async with throttled():
                         subjects = [device_event(tenant, device_id, "reported")]
-                        await self._erase(tenant, device_id, sn, tsl, subjects)
+                        await self._erase_thing(tenant, device_id, sn, tsl, subjects)
                     yield
                 ids = [device_id for device_id, _ in devices]
-                await self.redecodes.forget_values(tenant, model, ids)
+                await self.redecodes.remove_differences(tenant, model, ids)
                 await self.devices.reported_state.mark_write_only_values_erased(ids, content)
         for document in await self.thing_store.list_with_write_only_values(tenant):
             thing = self.thing_store.build_stored_thing(document)
             if thing.tsl.conceals:
                 subjects = [thing_event(tenant, thing.id, "reported")]
-                await self._erase(tenant, thing.id, internal_sn(thing.id), thing.tsl, subjects)
+                await self._erase_thing(
+                    tenant, thing.id, internal_sn(thing.id), thing.tsl, subjects
+                )
             await self.thing_store.mark_write_only_values_erased(document)
             yield
 
-    async def _erase(
+    async def _erase_thing(
         self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]
     ) -> None:
         """Delete the values of one thing everywhere; idempotent."""
         erased = await self.latest.erase(thing_id, tsl.readable)
         erased |= await self._erase_history(thing_id, tsl)
         changed = await self.commands.write_only.conceal(thing_id, tsl)
-        alarms = await self.alarms.erase(thing_id, tsl)
+        alarms = await self.alarms.erase_write_only(thing_id, tsl)
         if not (erased or changed or alarms):
             return
         log.info("thing %d: deleted stored values of write-only properties", thing_id)
@@ -126,7 +134,7 @@ class WriteOnlyEraser:
             )
             for change in ALARM_CHANGES if alarms else ():
                 subject = alarm_event(tenant, thing_id, change)
-                await self._erase_events(subject, _has_value)
+                await self._erase_events(subject, _alarm_has_value)
             for command_id in changed:
                 subject = task_event(tenant, command_id, "finished")
                 await self._erase_events(subject, lambda raw: True)
@@ -155,8 +163,8 @@ class WriteOnlyEraser:
             if not rows:
                 return erased
             erased = True
-            await week.bulk_write([_change(row, tsl.readable(row["p"])) for row in rows])
-            await self.frames.drop_bytes([bytes(row["_id"]) for row in rows])
+            await week.bulk_write([_row_update(row, tsl.readable(row["p"])) for row in rows])
+            await self.frames.drop_content([bytes(row["_id"]) for row in rows])
             after = bytes(rows[-1]["_id"]) + b"\0"
 
     async def _erase_events(self, subject: str, holds: Callable[[bytes], bool]) -> None:
@@ -167,29 +175,29 @@ class WriteOnlyEraser:
         self, stream: str, subject: str, holds: Callable[[bytes], bool]
     ) -> None:
         """Delete the messages of a subject that hold write-only values."""
-        await delete_messages(self.bus, stream, subject, holds, MAX_MESSAGES)
+        await delete_messages(self.bus, stream, subject, holds, MAX_READ_MESSAGES)
 
 
-def _change(row: Document, readable: Values) -> UpdateOne | DeleteOne:
+def _row_update(row: Document, readable: PropertyValues) -> UpdateOne | DeleteOne:
     if not readable:
         return DeleteOne({"_id": row["_id"]})
     return UpdateOne({"_id": row["_id"]}, {"$set": {"p": readable}})
 
 
-class _Reported(msgspec.Struct):
-    properties: Values
+class _ReportedEvent(msgspec.Struct):
+    properties: PropertyValues
 
 
 def _has_write_only(raw: bytes, tsl: Tsl) -> bool:
     """Return whether a message holds write-only properties; True if it is invalid."""
     try:
-        properties = msgspec.json.decode(raw, type=_Reported).properties
+        properties = msgspec.json.decode(raw, type=_ReportedEvent).properties
     except (ValueError, RecursionError):
         return True
     return tsl.readable(properties) != properties
 
 
-def _has_value(raw: bytes) -> bool:
+def _alarm_has_value(raw: bytes) -> bool:
     """Return whether the event of an alarm has a value."""
     return msgspec.json.decode(raw).get("value") is not None
 

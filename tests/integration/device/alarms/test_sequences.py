@@ -16,7 +16,7 @@ from libs.common.limits.tenants import LimitsCache
 from services.device.alarms import evaluator as evaluating
 from services.device.alarms import row_sources, store
 from services.device.alarms.evaluator import Evaluator
-from services.device.alarms.events import EvaluationRequest, request_message
+from services.device.alarms.events import EvaluationRequest, build_request_message
 from services.device.alarms.model import (
     EventCondition,
     Rule,
@@ -25,7 +25,7 @@ from services.device.alarms.model import (
     ValueCondition,
     to_document,
 )
-from services.device.alarms.row_sources import History, UplinkReader
+from services.device.alarms.row_sources import HistoryReader, UplinkReader
 from services.device.alarms.rule_index import RuleIndex
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
@@ -57,7 +57,7 @@ def platform(world: World, monkeypatch: pytest.MonkeyPatch) -> "Platform":
     for module in (evaluating, row_sources, store):
         monkeypatch.setattr(module, "now_ms", clock)
     monkeypatch.setattr(row_sources, "ROWS_PER_READ", 7)  # most evaluations read history in parts
-    monkeypatch.setattr(evaluating, "MAX_ROWS", 14)
+    monkeypatch.setattr(evaluating, "MAX_HISTORY_ROWS", 14)
     monkeypatch.setattr(evaluating, "RETRY_SECONDS", 0)
     return platform_of(world)
 
@@ -76,7 +76,7 @@ def platform_of(world: World) -> Platform:
     devices, limits = world.first.devices, LimitsCache(RpcClient(world.bus))
     rules = RuleStore(world.mongo.database, limits, world.commands.wakeups)
     alarms = AlarmStore(world.mongo, world.outbox, devices, world.commands.wakeups)
-    history, uplink = History(world.mongo, RETENTION_DAYS), UplinkReader(world.bus, [UPLINK])
+    history, uplink = HistoryReader(world.mongo, RETENTION_DAYS), UplinkReader(world.bus, [UPLINK])
     evaluator = Evaluator(rules, alarms, history, devices, world.latest, uplink)
     return Platform(world, alarms, evaluator, Partitions(world.mongo.database))
 
@@ -136,7 +136,9 @@ class Device:
         for reading in step:
             _clock.set(reading.arrival)
             if not self.arrived:
-                await self.platform.alarms.watch_silences(self.rule, [self.id], reading.arrival)
+                await self.platform.alarms.create_silence_states(
+                    self.rule, [self.id], reading.arrival
+                )
             await self.sweep(reading.arrival)
             self.arrived.append(reading)
             report = self.id, min(reading.ts, reading.arrival), {"t": reading.value}
@@ -168,7 +170,7 @@ class Device:
             found = list(self.index.match_report(about, {"t": value}, reading.ts))
         if not found:
             return []
-        earliest = self.index.mark_uncertain(found[0], self.id, 1.0, reading.ts)
+        earliest = self.index.mark_uncertain_and_get_earliest(found[0], self.id, 1.0, reading.ts)
         pointer = EvaluationRequest(
             tenant="default",
             device_id=self.id,
@@ -178,7 +180,7 @@ class Device:
             received=reading.arrival,
             earliest=earliest,
         )
-        said = request_message(pointer, f"{self.id}-{reading.sequence}", {})
+        said = build_request_message(pointer, f"{self.id}-{reading.sequence}", {})
         return [(said.subject, said.payload)]
 
     async def evaluate_all(self, events: list[tuple[str, bytes]]) -> None:
@@ -211,7 +213,7 @@ class Device:
         return state
 
     async def state(self) -> State:
-        found = await self.platform.alarms.list_for_other_rules([self.id], [])
+        found = await self.platform.alarms.list_states_of_other_rules([self.id], [])
         return found[0] if found else State(
             id="", tenant="default", rule=self.id, generation=1, device=self.id
         )  # fmt: skip
@@ -291,14 +293,14 @@ async def test_an_overtaken_evaluation_restarts_at_its_checkpoint(
     device = Device(platform, 1001, Sequence(condition, in_order=True))
     await add(platform, [device])
     device.restart(None)
-    since = platform.evaluator.history.since
+    since = platform.evaluator.history.read_since
     begin, normal, last = (
         Reading(FIRST + ms, number, value, FIRST + ms)
         for number, (ms, value) in enumerate(((0, 31), (20_000, 20), (150_000, 31)), 1)
     )
 
     async def overtaken(*arguments: Any) -> list[Any]:
-        monkeypatch.setattr(platform.evaluator.history, "since", since)
+        monkeypatch.setattr(platform.evaluator.history, "read_since", since)
         _clock.set(last.arrival - 5_000)
         await device.store(begin)
         await device.evaluate_all(device.requests(begin))
@@ -307,7 +309,7 @@ async def test_an_overtaken_evaluation_restarts_at_its_checkpoint(
         _clock.set(last.arrival)
         return await since(*arguments)
 
-    monkeypatch.setattr(platform.evaluator.history, "since", overtaken)
+    monkeypatch.setattr(platform.evaluator.history, "read_since", overtaken)
     _clock.set(last.arrival)
     await device.evaluate_all(device.requests(last))
     state = await device.state()
@@ -327,7 +329,7 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
     ]
     await platform.world.database["alarm_rules"].insert_many(to_document(rule) for rule in rules)
     history, mongo, found = platform.evaluator.history, platform.world.mongo, list[int]()
-    since, transaction, transactions = history.since, mongo.transaction, list[Any]()
+    since, transaction, transactions = history.read_since, mongo.transaction, list[Any]()
 
     async def read(*arguments: Any) -> list[Any]:
         found.append(len(more := await since(*arguments)))
@@ -337,7 +339,7 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
         transactions.append(work)
         return await transaction(work)
 
-    monkeypatch.setattr(history, "since", read)
+    monkeypatch.setattr(history, "read_since", read)
     monkeypatch.setattr(mongo, "transaction", write)
     for first in (1, 5):
         events = []
@@ -348,7 +350,7 @@ async def test_all_rules_of_a_device_share_one_read_and_one_transaction(
             values = {rule.id: reading.value for rule in rules}
             pointer = EvaluationRequest(tenant="default", device_id=1003, values=values, ts=at,
                               sequence=number, received=at, earliest=at)  # fmt: skip
-            said = request_message(pointer, f"1003-{number}", {})
+            said = build_request_message(pointer, f"1003-{number}", {})
             events.append((said.subject, said.payload))
         _clock.set(FIRST + (first + 3) * 1000)
         assert not await platform.evaluator.evaluate_events("default", events)

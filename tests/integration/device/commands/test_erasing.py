@@ -14,11 +14,11 @@ from libs.common.contracts.limits import Limits
 from libs.common.limits.tenants import LimitsCache
 from libs.common.tsl import parse_document
 from services.device.alarms.rules import RuleStore
-from services.device.alarms.service import AlarmEraser
+from services.device.alarms.service import AlarmValueEraser
 from services.device.alarms.store import AlarmStore
 from services.device.lorawan.frame_store import FrameStore
 from services.device.lorawan.redecode_service import RedecodeStore
-from services.device.migrations import _erase_again
+from services.device.migrations import _repeat_erasure
 from services.device.registry.products.write_only_eraser import WriteOnlyEraser
 from services.device.telemetry.partitions import (
     SPAN_MS,
@@ -45,7 +45,7 @@ def eraser(world: World) -> WriteOnlyEraser:
         latest=world.latest,
         commands=world.commands,
         redecodes=RedecodeStore(world.database, world.commands.wakeups),
-        alarms=AlarmEraser(
+        alarms=AlarmValueEraser(
             AlarmStore(world.mongo, world.outbox, world.first.devices, world.commands.wakeups),
             RuleStore(world.database, LimitsCache(None, Limits()), world.commands.wakeups),
         ),
@@ -55,8 +55,8 @@ def eraser(world: World) -> WriteOnlyEraser:
 async def erase(world: World) -> None:
     """Erase pending values of all tenants."""
     one = eraser(world)
-    for tenant in await one.tenants():
-        async for _ in one.steps(tenant):
+    for tenant in await one.list_tenants():
+        async for _ in one.erase_tenant(tenant):
             pass
 
 
@@ -190,7 +190,7 @@ async def test_values_stored_by_old_processes_are_removed_later(stored: World):
     await erase(stored)
     await stored.latest.apply([(7, NOW + 1, {"interval": SECRET})])
 
-    await _erase_again(stored.database)
+    await _repeat_erasure(stored.database)
     await erase(stored)
 
     assert "interval" not in await stored.latest_of(7)

@@ -10,7 +10,7 @@ from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from libs.common.integrations.client import BUILT_IN
-from services.device.entities.advanced_search import OPERATORS
+from services.device.entities.advanced_search import OPERATORS_BY_COLUMN
 from services.device.members.entity import Entity
 from tests.integration.device.console.world import Listening, World
 from tests.integration.device.entities.seed import everything, granted, seed
@@ -196,7 +196,12 @@ def asked_of(name: str, operator: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("name", "operator"),
-    [(name, one) for name, some in OPERATORS.items() for one in some if name != "DEVICE_ID"],
+    [
+        (name, one)
+        for name, some in OPERATORS_BY_COLUMN.items()
+        for one in some
+        if name != "DEVICE_ID"
+    ],
 )
 async def test_every_operator_matches_a_plain_computation(world: World, seen, name, operator):
     """Each operator matches the plain computation, also with grants."""

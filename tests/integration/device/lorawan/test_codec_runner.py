@@ -102,7 +102,7 @@ async def test_the_call_that_ends_a_process_is_found() -> None:
     """Other calls of the batch have their outcomes."""
     async with Ended() as workers:
         some = frames(*(b"\x03", b"\x04", b"end", b"\x05"))
-        outcomes = await workers.run_each("a", codec(FIRST), some)
+        outcomes = await workers.run_despite_crashes("a", codec(FIRST), some)
     assert [outcome.value for outcome in outcomes] == [
         {"first": 3},
         {"first": 4},
@@ -120,7 +120,7 @@ async def test_a_call_that_cannot_be_interrupted_ends_its_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The process ends long before it counts as silent."""
-    monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 3600.0)
+    monkeypatch.setattr(codec_workers, "ANSWER_TIMEOUT_SECONDS", 3600.0)
     async with asyncio.timeout(120), CodecWorkers() as found:
         assert await found.run("a", codec(STUCK), frames(b"\x01")) == [LOST_OUTCOME]
         outcomes = await found.run("a", codec(FIRST), frames(b"\x01"))
@@ -131,9 +131,9 @@ async def test_calls_that_kill_processes_are_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The remaining calls are rejected after several lost processes."""
-    monkeypatch.setattr(codec_workers, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(codec_workers, "ANSWER_TIMEOUT_SECONDS", 0.3)
     async with CodecWorkers() as found:
-        outcomes = await found.run_each("a", codec(STUCK), frames(*[b"\x01"] * 256))
+        outcomes = await found.run_despite_crashes("a", codec(STUCK), frames(*[b"\x01"] * 256))
     assert outcomes == [LOST_OUTCOME] * 256
 
 
@@ -150,7 +150,7 @@ async def test_memory_of_earlier_calls_causes_no_fault(workers: CodecWorkers) ->
 
 async def test_scripts_are_read_in_a_process(workers: CodecWorkers) -> None:
     """The result is the functions of each script, or its fault."""
-    first, second = await workers.read("a", [FIRST, "function ("], ["Decode", "Encode"])
+    first, second = await workers.find_functions("a", [FIRST, "function ("], ["Decode", "Encode"])
     assert (first.value, first.fault) == (["Decode"], None)
     assert second.fault is not None
     assert "SyntaxError" in second.fault

@@ -12,10 +12,10 @@ from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame, Reception
 from libs.common.tsl import parse_document
 from services.device.lorawan.codec_calls import BatchResult, CodecCall
-from services.device.lorawan.codec_runner import Budgets, CodecWorkers
-from services.device.lorawan.codec_scripts import DECODERS, find_entry_point
-from services.device.lorawan.frame_decoder import BUDGET_SPENT
-from services.device.lorawan.frame_store import FRAMES
+from services.device.lorawan.codec_runner import CodecBudgets, CodecWorkers
+from services.device.lorawan.codec_scripts import DECODER_ENTRY_POINTS, find_entry_point
+from services.device.lorawan.frame_decoder import BUDGET_SPENT_REASON
+from services.device.lorawan.frame_store import FRAMES_COLLECTION
 from services.device.telemetry.folded_values import MAX_BYTES, TOO_LARGE_REASON
 from services.device.telemetry.ledger import Totals
 from services.device.telemetry.partitions import KEY
@@ -41,7 +41,7 @@ function decodeUplink(input) {
 
 async def put_codec(world: World, script: str = SCRIPT, tenant: str = "default") -> str:
     """Give the product `m` a codec; return its version."""
-    steps = find_entry_point({"script": list(DECODERS)[:1]}, DECODERS)
+    steps = find_entry_point({"script": list(DECODER_ENTRY_POINTS)[:1]}, DECODER_ENTRY_POINTS)
     version = Codec(scripts={"script": script}, decoder=steps).version
     codec = ProductCodec(
         version=version, scripts={"script": script}, decoder=steps, encoder=[], examples=[]
@@ -63,7 +63,7 @@ async def hear(world: World, sn: str, counter: int, data: bytes, **more: Any) ->
 
 
 async def kept(world: World) -> list[dict[str, Any]]:
-    return list(await world.database[FRAMES].find().sort("_id", 1).to_list(None))
+    return list(await world.database[FRAMES_COLLECTION].find().sort("_id", 1).to_list(None))
 
 
 async def test_a_frame_becomes_the_report_that_its_codec_reads(world: World):
@@ -302,7 +302,7 @@ async def test_a_codec_that_loops_is_soon_asked_no_more(world: World):
     await put_codec(world)
     await put_codec(world, tenant="other")
     reader = world.first.ingest.frames
-    world.first.ingest.frames = replace(reader, budgets=Budgets(codec_rate=0.0))
+    world.first.ingest.frames = replace(reader, budgets=CodecBudgets(codec_rate=0.0))
     for counter in range(12):
         await hear(world, sn, counter, b"\x09")
         await hear(world, other, counter, b"\x01\x15")
@@ -310,7 +310,7 @@ async def test_a_codec_that_loops_is_soon_asked_no_more(world: World):
     refused = await world.reasons()
     assert "the codec takes too long" in refused
     assert len(refused) == 12
-    assert refused[-1] == f"the codec {BUDGET_SPENT}"
+    assert refused[-1] == f"the codec {BUDGET_SPENT_REASON}"
     assert await world.totals() == Totals(stored=12, rejected=12)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import bson
 import pytest
 
-from services.device.migrations import divide_values
+from services.device.migrations import split_large_values
 from services.device.telemetry.folded_values import INLINE_BYTES, RewrittenHistory, bson_size
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS
@@ -174,7 +174,7 @@ async def test_values_of_before_are_divided(world: World):
         entries = {key: {"v": value, "t": 10} for key, value in values.items()}
         await world.database["latest"].insert_one({"_id": thing, "t": 10, "a": 12, "v": entries})
     for _ in range(2):
-        await divide_values(world.database)
+        await split_large_values(world.database)
         for thing, values in enumerate((large, many, {"a": LONG[:5000], "b": 1}, {"a": "small"})):
             assert await world.latest_of(thing) == values
     documents = await world.database["latest"].find({}, {"v": 1, "p": 1, "a": 1}).to_list(None)

@@ -72,9 +72,9 @@ async def begin(world: World, version: str, **more: Any) -> None:
 
 async def take_turn(one: RedecodeWorker, tenant: str = "default") -> bool:
     """Give the next redecoding of a tenant a turn; return whether there was one."""
-    job = await one.store.next_job(tenant, one.settled_ms)
+    job = await one.store.find_next_job(tenant, one.settled_ms)
     if job is not None:
-        await one.turn(job)
+        await one.run_turn(job)
     return job is not None
 
 
@@ -263,7 +263,7 @@ async def test_another_process_may_end_between_two_turns_of_one(
         await hear(world, "SN1", number, bytes([1, number]), ts=ts + number)
     await world.deal(4)
     await begin(world, await put_codec(world), total=1)
-    monkeypatch.setattr(redecoder, "BATCH_FRAMES", 2)
+    monkeypatch.setattr(redecoder, "FRAMES_PER_BATCH", 2)
     monkeypatch.setattr(redecode_job, "TURN_SECONDS", -1.0)
     one, ended = worker(world), replace(worker(world), latest=Away(world.database))
     await take_turn(one)
@@ -287,7 +287,7 @@ async def test_a_device_with_many_frames_is_read_in_several_turns(
     await world.deal(10)
     right = await put_codec(world)
     await begin(world, right, total=1)
-    monkeypatch.setattr(redecoder, "BATCH_FRAMES", 3)
+    monkeypatch.setattr(redecoder, "FRAMES_PER_BATCH", 3)
     monkeypatch.setattr(redecode_job, "TURN_SECONDS", -1.0)
     one, reads = worker(world), []
     while await take_turn(one):
@@ -407,7 +407,7 @@ async def test_one_that_cannot_be_written_holds_up_no_other(
     )
     one = worker(world)
     assert await one.store.begin(other)
-    turn, seen = RedecodeWorker.turn, asyncio.Event()
+    turn, seen = RedecodeWorker.run_turn, asyncio.Event()
 
     async def failing(self: RedecodeWorker, job: RedecodeJob) -> bool:
         if job.tenant == "other":
@@ -415,7 +415,7 @@ async def test_one_that_cannot_be_written_holds_up_no_other(
         seen.set()
         return await turn(self, job)
 
-    monkeypatch.setattr(RedecodeWorker, "turn", failing)
+    monkeypatch.setattr(RedecodeWorker, "run_turn", failing)
     async with asyncio.timeout(30), run_in_background(one.run()):
         await seen.wait()
 
@@ -444,7 +444,7 @@ async def test_a_job_ends_after_too_many_published_reports(
     before = len(await world.said())
     for module in (redecoder, redecode_job):
         monkeypatch.setattr(module, "MAX_REPUBLISHED", 3)
-    monkeypatch.setattr(redecoder, "BATCH_FRAMES", 2)
+    monkeypatch.setattr(redecoder, "FRAMES_PER_BATCH", 2)
     await begin(world, await put_codec(world), total=1, tell=True)
     ended = await through(world)
     assert (ended.state, ended.told, ended.read) == ("FAILED", 4, 4)

@@ -79,7 +79,7 @@ async def test_pages_cover_all_frames(
 ) -> None:
     """No gap is missing where a page of frames ends."""
     device, _ = await heard(world, server, "G-3", 1, 3, 4, 5, 7, 8, 11)
-    monkeypatch.setattr(service, "SCANNED_FRAMES", 3)
+    monkeypatch.setattr(service, "FRAMES_PER_PAGE_READ", 3)
     found, key = list[int](), None
     for _ in range(10):
         body = {"next_key": key} if key else {}

@@ -252,7 +252,7 @@ def create_healer(world: World) -> Healer:
 
 async def look(replica: Healer) -> None:
     """Check all devices of the tenant once."""
-    async for _ in replica.steps("default"):
+    async for _ in replica.check_tenant("default"):
         pass
 
 
@@ -302,7 +302,7 @@ async def test_a_gap_is_given_up_with_the_reason(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A gap is given up after three requests without readings."""
-    monkeypatch.setattr(working, "QUIET_MS", 0)
+    monkeypatch.setattr(working, "NO_READINGS_TIMEOUT_MS", 0)
     await world.admin().done("PUT", PATH, {"on": True, "hour": 60, "day": 60})
     forgetful, deaf = await add(server, "H-forgets", "H-deaf")
     await lose([forgetful, deaf], {2, 3, 4}, readings=7)
@@ -382,7 +382,7 @@ async def test_a_counted_request_is_used_up(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash before sending uses up a request, and the next one is for the same gap."""
-    monkeypatch.setattr(working, "LOST_MS", 0)
+    monkeypatch.setattr(working, "UNSENT_REQUEST_TIMEOUT_MS", 0)
     issue, died = CommandService.issue, list[int]()
 
     async def dies_once(self: CommandService, principal: Principal, drafts: Any) -> Any:
@@ -410,8 +410,8 @@ async def test_gaps_of_an_earlier_owner_are_not_requested(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gaps of earlier owners, counter jumps, and small gaps beyond the limit are not requested."""
-    monkeypatch.setattr(working, "LATE_MS", 10**9)
-    monkeypatch.setattr(store, "MAX_TRACKED", 2)
+    monkeypatch.setattr(working, "LATE_FRAME_MS", 10**9)
+    monkeypatch.setattr(store, "MAX_TRACKED_GAPS", 2)
     (sensor,) = await add(server, "H-owner")
     times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)
     sensor.counter = 2_000_000_000
@@ -443,14 +443,14 @@ async def test_enabling_healing_keeps_a_newer_codec(
 ) -> None:
     """Enabling healing does not overwrite a newer codec."""
     codec = f"/product/{MODEL}/codec"
-    original, newer = CodecService._history_request, "function Decode() { return {} }"
+    original, newer = CodecService._find_history_request, "function Decode() { return {} }"
 
     async def change(self: CodecService, *given: Any) -> Any:
         monkeypatch.undo()
         await world.admin().done("PUT", codec, {"script": newer})
         return await original(self, *given)
 
-    monkeypatch.setattr(CodecService, "_history_request", change)
+    monkeypatch.setattr(CodecService, "_find_history_request", change)
     assert (await world.admin().ask("PUT", PATH, {"on": True})).status_code == 409
     assert (await world.admin().done("GET", codec))["scripts"] == {"script": newer}
     assert not (await world.admin().done("GET", PATH))["on"]

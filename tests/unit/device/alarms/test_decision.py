@@ -15,9 +15,9 @@ from services.device.alarms.decision import (
     decide,
     decide_silence,
     decide_without_history,
-    drop_late,
-    earliest_relevant,
-    find_start,
+    drop_late_readings,
+    earliest_relevant_ms,
+    find_fold_start,
 )
 from services.device.alarms.model import (
     Condition,
@@ -46,7 +46,7 @@ def run(
     condition: ValueCondition | EventCondition, state: State, *values: tuple[int, Any], now: int = 0
 ) -> tuple[State, list[AlarmTransition]]:
     rows = [TimedValue(ts, at, value, ts) for at, (ts, value) in enumerate(values, 1)]
-    window = ReadingWindow(find_start(state, 0, 0, now), drop_late(sorted(rows)), now)
+    window = ReadingWindow(find_fold_start(state, 0, 0, now), drop_late_readings(sorted(rows)), now)
     after, changes = decide(rule(condition), compile_check(condition), state, window, now)
     for change in changes:
         after.alarm = 1 if change.raised else None
@@ -119,13 +119,13 @@ def test_only_readings_of_the_last_two_minutes_are_folded_in_again():
     just = TimedValue(newest.ts - LATE_MS, 2, 31, 500_001)
     late = TimedValue(newest.ts - LATE_MS - 1, 3, 31, 500_001)
     early = TimedValue(late.ts, 4, 31, 499_999)
-    assert drop_late([early, late, just, newest]) == [early, just, newest]
+    assert drop_late_readings([early, late, just, newest]) == [early, just, newest]
 
 
 def test_a_clock_that_is_ahead_makes_no_other_reading_late():
     """A reading from the future counts as one of its arrival time."""
     ahead, following = TimedValue(400_000, 1, 31, 100_000), TimedValue(101_000, 2, 20, 101_000)
-    assert drop_late([following, ahead]) == [following, ahead]
+    assert drop_late_readings([following, ahead]) == [following, ahead]
 
 
 def test_hours_that_were_evaluated_are_not_read_again():
@@ -133,14 +133,16 @@ def test_hours_that_were_evaluated_are_not_read_again():
     hour = 3_600_000
     state, _ = run(HOT, fresh(), (hour, 31), now=hour)
     state.changed = hour
-    assert earliest_relevant(state) == hour - LATE_MS
-    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == hour
+    assert earliest_relevant_ms(state) == hour - LATE_MS
+    assert find_fold_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == hour
     state.settles = None
-    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == 2 * hour - LATE_MS
-    assert find_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS - 1).at == hour
-    assert find_start(state, hour + LATE_MS, hour + LATE_MS, hour + SETTLING_MS).at == hour
-    assert find_start(state, hour - 10_000, hour - 10_000, hour + SETTLING_MS).at == hour - 16_000
-    assert find_start(state, 0, 0, hour + SETTLING_MS).at == hour - LATE_MS
+    assert find_fold_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS).at == 2 * hour - LATE_MS
+    assert find_fold_start(state, 2 * hour, 2 * hour, hour + SETTLING_MS - 1).at == hour
+    assert find_fold_start(state, hour + LATE_MS, hour + LATE_MS, hour + SETTLING_MS).at == hour
+    assert (
+        find_fold_start(state, hour - 10_000, hour - 10_000, hour + SETTLING_MS).at == hour - 16_000
+    )
+    assert find_fold_start(state, 0, 0, hour + SETTLING_MS).at == hour - LATE_MS
 
 
 def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():
@@ -148,7 +150,7 @@ def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():
     state, _ = run(HOT, fresh(), (100_000, 20), (200_000, 31), now=200_000)
     state.changed = 200_000
     assert (state.settles, state.due) == (200_000 + SETTLING_MS, 200_000 + SETTLING_MS)
-    start = find_start(state, 205_000, 205_000, 205_000)
+    start = find_fold_start(state, 205_000, 205_000, 205_000)
     assert not start.full
     rows = [TimedValue(200_000, 2, 31, 200_000), TimedValue(205_000, 3, 20, 205_000)]
     after, _ = decide(
@@ -156,7 +158,7 @@ def test_a_change_is_evaluated_again_from_the_checkpoint_once_it_has_settled():
     )
     assert (after.status, after.due, after.checkpoint) == ("NORMAL", state.due, state.checkpoint)
     late = TimedValue(201_000, 4, 20, 204_000)
-    rows, start = sorted([*rows, late]), find_start(after, 0, 0, 210_000)
+    rows, start = sorted([*rows, late]), find_fold_start(after, 0, 0, 210_000)
     final, _ = decide(
         rule(HOT), compile_check(HOT), after, ReadingWindow(start, rows, 215_000), 215_000
     )
@@ -168,12 +170,12 @@ def test_an_evaluation_begins_at_the_last_checkpoint_before_its_oldest_reading()
     state = fresh()
     for at in range(1_000_000, 1_300_000, 100):
         row = TimedValue(at, at, 31 if at % 200 else 20, at)
-        start = find_start(state, at, at, at)
+        start = find_fold_start(state, at, at, at)
         state, _ = decide(rule(HOT), compile_check(HOT), state, ReadingWindow(start, [row], at), at)
         state.changed = at
     assert len(state.points) <= 12
     for age in (0, 1_000, 10_000, 60_000):
-        start = find_start(state, state.newest - age, state.newest - age, state.newest)
+        start = find_fold_start(state, state.newest - age, state.newest - age, state.newest)
         assert age <= state.newest - start.at <= 4 * age + 1_000
 
 
@@ -182,7 +184,7 @@ def test_a_duration_that_the_clock_has_ended_may_be_interrupted_later():
     slow = msgspec.structs.replace(HOT, seconds=600)
     state, changes = run(slow, fresh(), (1_000, 31), now=601_000)
     assert [change.raised for change in changes] == [True]
-    assert find_start(state, 500_000, 500_000, 5_000_000).at == 1_000
+    assert find_fold_start(state, 500_000, 500_000, 5_000_000).at == 1_000
     state, changes = run(slow, state, (1_000, 31), (500_000, 29), now=5_000_000)
     assert (state.status, [change.raised for change in changes]) == ("NORMAL", [False])
 

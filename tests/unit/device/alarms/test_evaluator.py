@@ -26,29 +26,29 @@ class Fake:
             for number, tenant in enumerate(("loud", "quiet"))
         }  # fmt: skip
 
-    async def tenants_pending(self) -> list[str]:
+    async def list_pending_tenants(self) -> list[str]:
         return []
 
-    async def list_pending(self, _: str) -> list[Rule]:
+    async def list_pending_changes(self, _: str) -> list[Rule]:
         return []
 
     async def find_all(self, _: list[int]) -> dict[int, Rule]:
         return self.rules
 
-    async def tenants_due(self, _: float) -> list[str]:
+    async def list_due_tenants(self, _: float) -> list[str]:
         return ["loud", "quiet"]
 
-    async def list_due(self, tenant: str, *_: int) -> list[State]:
+    async def list_due_states(self, tenant: str, *_: int) -> list[State]:
         self.asked.append(tenant)
         return [new_state(rule, 5) for rule in self.rules.values() if rule.tenant == tenant]
 
-    async def end(self, *_: Any, **__: Any) -> None:
+    async def end_states(self, *_: Any, **__: Any) -> None:
         """Do nothing: no state ends."""
 
     async def find_arrival_times(self, _: list[int]) -> dict[int, int]:
         return {}
 
-    async def postpone(self, _: list[Any]) -> None:
+    async def postpone_states(self, _: list[Any]) -> None:
         """Do nothing: no device is silent."""
 
     async def evaluate_due(self, tenant: str, _: list[Any]) -> None:
@@ -61,7 +61,7 @@ async def test_a_slow_tenant_delays_no_other_and_begins_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The next turn of a tenant begins when its last one has ended."""
-    monkeypatch.setattr(evaluator, "QUERY_SECONDS", 0)
+    monkeypatch.setattr(evaluator, "QUERY_INTERVAL_SECONDS", 0)
     fake = cast("Any", Fake())
     running = asyncio.ensure_future(DueStateSweep(fake, fake, fake, fake, fake).run())
     async with asyncio.timeout(30):

@@ -48,8 +48,8 @@ def test_a_value_matters_when_it_may_change_the_state():
 def test_any_value_matters_while_a_state_is_uncertain():
     """Any value matches while a state may be changing."""
     known, found = index(rule()), RuleMatch(compile_rule(rule()), 31)
-    assert known.mark_uncertain(found, 5, until=9.0, ts=1_000) == 1_000
-    assert known.mark_uncertain(found, 5, until=10.0, ts=2_000) == 1_000
+    assert known.mark_uncertain_and_get_earliest(found, 5, until=9.0, ts=1_000) == 1_000
+    assert known.mark_uncertain_and_get_earliest(found, 5, until=10.0, ts=2_000) == 1_000
     assert [matter(known, value) for value in (20, 31)] == [[1], [1]]
     known.expire_uncertain_states(9.0)
     assert matter(known, 20) == [1]
@@ -61,9 +61,9 @@ def test_uncertainty_ends_while_the_device_keeps_reporting():
     """Readings that match for lack of certainty do not prolong it."""
     known = index(rule())
     (sure,) = known.match_report(ABOUT, {"t": 31}, 1_000)
-    known.mark_uncertain(sure, 5, until=10.0, ts=1_000)
+    known.mark_uncertain_and_get_earliest(sure, 5, until=10.0, ts=1_000)
     (unsure,) = known.match_report(ABOUT, {"t": 20}, 2_000)
-    assert known.mark_uncertain(unsure, 5, until=12.0, ts=2_000) == 1_000
+    assert known.mark_uncertain_and_get_earliest(unsure, 5, until=12.0, ts=2_000) == 1_000
     known.expire_uncertain_states(10.0)
     assert matter(known, 20) == []
 

@@ -11,10 +11,10 @@ from services.device.alarms.decision import (
     TimedValue,
     decide,
     decide_silence,
-    drop_late,
-    earliest_relevant,
-    find_start,
-    is_unchanged,
+    differs_in_progress_only,
+    drop_late_readings,
+    earliest_relevant_ms,
+    find_fold_start,
 )
 from services.device.alarms.model import (
     EventCondition,
@@ -64,18 +64,18 @@ class Replica:
         else:
             found = list(self.index.match_report(about, {"t": reading.value}, reading.ts))
         if found:
-            self.index.mark_uncertain(found[0], 5, until=1.0, ts=reading.ts)
+            self.index.mark_uncertain_and_get_earliest(found[0], 5, until=1.0, ts=reading.ts)
             self.pointed.append(row)
 
     def evaluate(self, now: int) -> None:
         """Evaluate requested readings, or a due state."""
         earliest = min((row.ts for row in self.pointed), default=0)
         heard, self.pointed = self.pointed, []
-        if heard and all(row.ts < earliest_relevant(self.state) for row in heard):
+        if heard and all(row.ts < earliest_relevant_ms(self.state) for row in heard):
             return
         is_full = not heard and self.state.settles is not None and self.state.settles <= now
-        start = find_start(self.state, earliest or (0 if is_full else now), earliest, now)
-        rows = drop_late([row for row in self.history if row.ts >= start.at])
+        start = find_fold_start(self.state, earliest or (0 if is_full else now), earliest, now)
+        rows = drop_late_readings([row for row in self.history if row.ts >= start.at])
         rule, check = self.compiled.rule, self.compiled.check
         self._store(*decide(rule, check, self.state, ReadingWindow(start, rows, now), now), now)
         self.index.expire_uncertain_states(2.0)
@@ -105,7 +105,7 @@ class Replica:
         return True
 
     def _store(self, after: State, changes: list[AlarmTransition], now: int) -> None:
-        if is_unchanged(self.state, after):
+        if differs_in_progress_only(self.state, after):
             assert not changes
             return
         self.state, after.changed = after, now

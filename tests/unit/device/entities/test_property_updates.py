@@ -125,7 +125,7 @@ def test_wrong_inputs_have_codes(given, code):
     (calling,) = collect_calls(exchange, entities)
     with pytest.raises(InvalidValues) as wrong:
         GO.check_service_inputs(calling.service_id, calling.inputs)
-    refused = error_with_all_faults("exchange", calling.faults(wrong.value.faults))
+    refused = error_with_all_faults("exchange", calling.to_entity_faults(wrong.value.faults))
     assert refused.code == "multiple_error"
     assert refused.detail[0].error_code == f"entity_value_{code}"
 

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import up
 from libs.common.contracts.frames import DeviceFrame, Frame, Reception, SendFrames
-from services.device.lorawan.rpc import MAX_UNCHANGED_BYTES, FrameRpc, SendRawFrames
+from services.device.lorawan.rpc import MAX_UNCHANGED_FRAME_BYTES, FrameRpc, SendRawFrames
 from services.device.telemetry.batch import sort_batch
 from services.device.telemetry.uplink import read_uplink
 from services.device.things.model import Thing
@@ -55,7 +55,7 @@ async def tell(bus: Bus, raw: bytes) -> list[int]:
     """Hand frames over as an integration does; return which are refused."""
     collaborators: Any = {"bus": bus, "directory": bus, "presence": bus, "devices": bus}
     sent = msgspec.json.decode(raw, type=SendRawFrames)
-    answer = await FrameRpc(**collaborators).frames("lora", sent)
+    answer = await FrameRpc(**collaborators).publish_frames("lora", sent)
     return [one.index for one in answer.refused]
 
 
@@ -70,7 +70,9 @@ async def test_a_frame_is_published_as_it_came(bus: Bus):
 
 
 async def test_a_large_frame_is_published_without_what_nobody_reads(bus: Bus):
-    raw = call(told()).replace(b'"port"', b'"more": "%s", "port"' % (b"x" * MAX_UNCHANGED_BYTES))
+    raw = call(told()).replace(
+        b'"port"', b'"more": "%s", "port"' % (b"x" * MAX_UNCHANGED_FRAME_BYTES)
+    )
     assert await tell(bus, raw) == []
     assert bus.published[0].payload == msgspec.json.encode(FRAME)
 

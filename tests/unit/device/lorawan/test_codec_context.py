@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from services.device.lorawan.codec_context import CodecInterrupted, LoadedCodec, ScriptReader
-from services.device.lorawan.codec_source import EVERYTHING
+from services.device.lorawan.codec_context import CodecInterrupted, LoadedCodec, ScriptInspector
+from services.device.lorawan.codec_source import ALL_BUILT_INS
 from services.device.things.codec_model import Codec, CodecArgument, CodecFailed, CodecStep
 
 PORT, AT = 85, 1_700_000_000_000
@@ -68,7 +68,7 @@ def test_values_are_encoded() -> None:
     assert codec(source, "Encode").encode({"on": True}, PORT, AT) == [1, PORT]
 
 
-@pytest.mark.parametrize("changeable", [None, EVERYTHING], ids=["named", "all"])
+@pytest.mark.parametrize("changeable", [None, ALL_BUILT_INS], ids=["named", "all"])
 @pytest.mark.parametrize("source", codecs_of("kept.js"))
 def test_no_call_leaves_anything_for_the_next(source: str, changeable: list[str] | None) -> None:
     """A second call returns the same as the first, whatever the script changes."""
@@ -267,7 +267,7 @@ def test_functions_of_a_script_are_found() -> None:
     """Functions are found in all forms of declaration."""
     source = "function Decode() {} const Encode = () => []; var Encoder = 7;"
     names = ["Decode", "Decoder", "Encode", "Encoder"]
-    assert ScriptReader(source).functions(names) == ["Decode", "Encode"]
+    assert ScriptInspector(source).find_functions(names) == ["Decode", "Encode"]
 
 
 @pytest.mark.parametrize(
@@ -285,4 +285,4 @@ def test_functions_of_a_script_are_found() -> None:
 def test_a_script_is_a_program_by_itself(source: str, reason: str) -> None:
     """A script cannot break out of the text around it."""
     with pytest.raises(CodecFailed, match=reason):
-        ScriptReader(source).functions(["Decode"])
+        ScriptInspector(source).find_functions(["Decode"])

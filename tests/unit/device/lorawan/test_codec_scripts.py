@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from services.device.lorawan.codec_scripts import (
-    DECODERS,
-    ENCODERS,
+    DECODER_ENTRY_POINTS,
+    ENCODER_ENTRY_POINTS,
+    equals_example,
     find_entry_point,
-    is_expected,
-    read_decoded,
-    read_encoded,
+    parse_decoder_result,
+    parse_encoder_result,
 )
 from services.device.things.codec_model import CodecArgument, CodecFailed, CodecStep
 
@@ -22,22 +22,22 @@ def step(entry: str) -> list[CodecStep]:
 def test_the_alliances_entry_point_comes_first() -> None:
     """The TS013 entry point precedes older ones."""
     found = {"a.js": ["Decode"], "b.js": ["Decoder", "decodeUplink", "Encoder"]}
-    (decoder,) = find_entry_point(found, DECODERS)
+    (decoder,) = find_entry_point(found, DECODER_ENTRY_POINTS)
     assert (decoder.script, decoder.entry) == ("b.js", "decodeUplink")
-    (encoder,) = find_entry_point(found, ENCODERS)
+    (encoder,) = find_entry_point(found, ENCODER_ENTRY_POINTS)
     assert [(argument.id, argument.payload) for argument in encoder.args] == [
         ("obj", True),
         ("port", False),
     ]
-    assert find_entry_point({"a.js": []}, DECODERS) == []
+    assert find_entry_point({"a.js": []}, DECODER_ENTRY_POINTS) == []
 
 
 def test_the_values_of_a_decoder_are_unwrapped() -> None:
     """The values of TS013 are its `data`; nested keys become objects."""
     data = {"plan.days#sunday": True, "plan.on": 1, "t": 2.5}
     nested = {"plan": {"days": {"sunday": True}, "on": 1}, "t": 2.5}
-    assert read_decoded(step("Decode"), data).properties == nested
-    given = read_decoded(step("decodeUplink"), {"data": data, "warnings": ["low"]})
+    assert parse_decoder_result(step("Decode"), data).properties == nested
+    given = parse_decoder_result(step("decodeUplink"), {"data": data, "warnings": ["low"]})
     assert given == (nested, ["low"], [])
 
 
@@ -53,7 +53,7 @@ def test_the_values_of_a_decoder_are_unwrapped() -> None:
 def test_an_invalid_decoder_result_is_a_fault(entry: str, value: Any, reason: str) -> None:
     """Invalid results and errors of the codec are faults."""
     with pytest.raises(CodecFailed, match=reason):
-        read_decoded(step(entry), value)
+        parse_decoder_result(step(entry), value)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_nested_keys_become_objects_at_every_level(
     values: dict[str, Any], nested: dict[str, Any], lost: list[str]
 ) -> None:
     """A value whose place is taken is a fault; a plain key precedes a nested one."""
-    given = read_decoded(step("Decode"), values)
+    given = parse_decoder_result(step("Decode"), values)
     assert given.properties == nested
     assert [fault.path for fault in given.faults] == lost
 
@@ -98,19 +98,21 @@ def test_an_example_may_be_written_flat(
     given: dict[str, Any], expected: dict[str, Any], equal: bool
 ) -> None:
     """Keys of an example nest like those of the codec."""
-    assert is_expected(given, expected) is equal
+    assert equals_example(given, expected) is equal
 
 
 def test_the_bytes_of_an_encoder_are_unwrapped() -> None:
     """The port is that of the codec, or the requested one."""
-    assert read_encoded(step("Encode"), [1, 255], 85) == (b"\x01\xff", 85, [])
+    assert parse_encoder_result(step("Encode"), [1, 255], 85) == (b"\x01\xff", 85, [])
     answer = {"bytes": [2], "fPort": 6, "warnings": ["slow"]}
-    assert read_encoded(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
+    assert parse_encoder_result(step("encodeDownlink"), answer, 85) == (b"\x02", 6, ["slow"])
 
 
 def test_the_fraction_of_a_byte_is_cut_off() -> None:
     """Fractions are cut off as network servers do: `[300 / 256, 300 % 256]`."""
-    assert read_encoded(step("Encode"), [300 / 256, 44, 255.9], 85).content == bytes([1, 44, 255])
+    assert parse_encoder_result(step("Encode"), [300 / 256, 44, 255.9], 85).content == bytes(
+        [1, 44, 255]
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,4 +132,4 @@ def test_the_fraction_of_a_byte_is_cut_off() -> None:
 def test_an_invalid_encoder_result_is_a_fault(entry: str, value: Any, reason: str) -> None:
     """A fault names the value that cannot be sent."""
     with pytest.raises(CodecFailed, match=reason):
-        read_encoded(step(entry), value, 85)
+        parse_encoder_result(step(entry), value, 85)

@@ -60,6 +60,6 @@ def test_a_frame_more_than_a_day_later_is_not_late() -> None:
 
 def test_the_requested_range_is_half_an_interval_inside_the_gap() -> None:
     """The requested range is in whole seconds; a short gap has none."""
-    assert gap(0, 10, 1, 9).request_range() == (30, 570)
+    assert gap(0, 10, 1, 9).request_range_seconds() == (30, 570)
     short = Gap(b"", 1000, 3000, 1, 1, ONE, 1)
-    assert (short.interval, short.request_range()) == (1000, None)
+    assert (short.frame_interval_ms, short.request_range_seconds()) == (1000, None)

@@ -3,13 +3,13 @@
 import pytest
 
 from libs.common.tsl import TslDocument, parse_document
-from services.device.lorawan.codec_worker import WarmCodec
+from services.device.lorawan.codec_worker import ReloadableCodec
 from services.device.lorawan.history_request import (
-    CHECK_SECONDS,
-    MAX_SERVICES,
-    build_calls,
-    check_requests,
-    find_candidates,
+    MAX_CHECK_SECONDS,
+    MAX_CHECKED_SERVICES,
+    build_test_calls,
+    choose_history_request,
+    find_range_services,
 )
 from services.device.things.codec_model import Codec, CodecArgument, CodecStep
 from services.device.things.product_model import HistoryRequest
@@ -47,16 +47,16 @@ def check_codec(bytes_: str, *services: str) -> HistoryRequest | None:
     script = f"{NUMBERS} function Encode(port, {{fetch_history}}) {{ return [{bytes_}] }}"
     step = CodecStep("a.js", "Encode", [CodecArgument("fPort"), CodecArgument("obj", payload=True)])
     codec = Codec(scripts={"a.js": script}, decoder=[step], encoder=[step])
-    outcomes = WarmCodec(codec).outcomes(build_calls(services), CHECK_SECONDS)
-    return check_requests(codec, services, outcomes)
+    outcomes = ReloadableCodec(codec).run_calls(build_test_calls(services), MAX_CHECK_SECONDS)
+    return choose_history_request(codec, services, outcomes)
 
 
 def test_a_service_with_a_time_range_is_a_candidate() -> None:
     """A service with a time range is a candidate, whatever its name."""
-    many = [f"fetch{at}" for at in range(MAX_SERVICES + 1)]
-    assert find_candidates(document(*many)) == many[:MAX_SERVICES]
-    assert find_candidates(document("fetch", inputs=("start_time",))) == []
-    assert find_candidates(document("fetch", inputs=("start_time", "end_time", "rate"))) == []
+    many = [f"fetch{at}" for at in range(MAX_CHECKED_SERVICES + 1)]
+    assert find_range_services(document(*many)) == many[:MAX_CHECKED_SERVICES]
+    assert find_range_services(document("fetch", inputs=("start_time",))) == []
+    assert find_range_services(document("fetch", inputs=("start_time", "end_time", "rate"))) == []
 
 
 def test_an_encoder_with_different_bytes_for_all_ranges_is_valid() -> None:
@@ -98,9 +98,9 @@ RIGHT_ONES = {"am104", "em410_rdl", "ts201_v2", "ts302_v2", "wt102"}
 def test_encoders_of_public_templates_are_checked(name: str) -> None:
     """Public templates have valid encoders, some without `end_time`, and some without a request."""
     found = template(name)
-    services = find_candidates(found.document)
-    outcomes = WarmCodec(found.codec).outcomes(build_calls(services), CHECK_SECONDS)
-    request = check_requests(found.codec, services, outcomes)
+    services = find_range_services(found.document)
+    outcomes = ReloadableCodec(found.codec).run_calls(build_test_calls(services), MAX_CHECK_SECONDS)
+    request = choose_history_request(found.codec, services, outcomes)
     assert (request is not None) == (name in LEFT_OUT | RIGHT_ONES)
     if request is not None:
         assert (request.fault is None) == (name in RIGHT_ONES)

@@ -88,7 +88,7 @@ async def test_a_given_device_goes_back_to_the_users_with_its_key(
         await platform.sibling.done("PUT", f"/devices/remove/{device}")
     else:
         platform.applications.gone.add(2)
-        assert [step async for step in platform.orphans.steps("default")]
+        assert [step async for step in platform.orphans.release_orphans("default")]
     assert (list(platform.keys.issued), len(platform.provisioning.ended)) == (["SN1"], 1)
     for caller in (platform.mine, platform.sibling):
         await caller.refused(409, "POST", "/devices", {"snDevEUI": "SN1", "name": "x"})

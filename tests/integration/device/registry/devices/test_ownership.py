@@ -23,7 +23,7 @@ async def left(platform: Platform, how: str, **more: Any) -> int:
         assert await platform.mine.done("PUT", f"/devices/remove/{device}") is None
     else:
         platform.applications.gone.add(1)
-        assert [step async for step in platform.orphans.steps("default")]
+        assert [step async for step in platform.orphans.release_orphans("default")]
     return device
 
 
@@ -110,7 +110,7 @@ async def test_only_devices_of_the_deleted_application_are_released(platform: Pl
         await caller.add(sn)
         await caller.done("POST", "/rps/profile", {"sn": f"R{sn}", "profileUrl": PROFILE})
     platform.applications.gone.add(1)
-    assert [step async for step in platform.orphans.steps("default")]
+    assert [step async for step in platform.orphans.release_orphans("default")]
     for sn, status in (("SN1", 200), ("RSN1", 200), ("SN2", 409), ("RSN2", 409)):
         answer = await platform.sibling.ask("POST", "/devices", {"snDevEUI": sn, "name": "x"})
         assert answer.status_code == status, sn

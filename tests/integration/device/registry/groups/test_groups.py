@@ -8,7 +8,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import DESCRIBE_GROUPS, DescribedGroups, DescribeGroups
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader, GrantsClient
-from services.device.registry.devices.groups import Groups
+from services.device.registry.devices.groups import GroupService
 from services.device.things import groups as store
 from tests.console import User
 from tests.integration.device.values.test_adding import lamp
@@ -137,12 +137,12 @@ async def test_a_deletion_that_broke_off_is_finished(world: World):
     assert "group_name" not in await world.admin().done("GET", f"/device/{device}")
     body = {"group_id": group, "device_id_list": [str(device)]}
     await world.admin().refused(404, "POST", "/device/move-to-group", body)
-    ended = Groups(
+    ended = GroupService(
         store.GroupStore(world.database),
         world.foundation.things.devices,
         GrantReader(world.clients.rpc),
         GrantsClient(world.clients.rpc),
-    ).finish("default")
+    ).finish_deletions("default")
     assert len([step async for step in ended]) == 1
     assert "group" not in await world.device("G6-a")
     assert await world.database["device_groups"].find_one({"_id": int(group)}) is None

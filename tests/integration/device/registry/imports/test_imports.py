@@ -15,7 +15,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.errors import TooManyRequests
 from libs.common.identity.functions import Function
 from services.device.registry.imports import worker
-from services.device.registry.imports.sheet_writer import MEDIA
+from services.device.registry.imports.sheet_writer import MEDIA_TYPE
 from services.device.things import groups as store
 from tests.console import User
 from tests.integration.device.values.world import LAMP, Lamps, World
@@ -46,7 +46,7 @@ async def file(user: User, path: str, body: Any = None, **given: Any) -> bytes:
     """A file that is answered."""
     answer = await user.ask("POST", f"{BATCH}/{path}", body, **given)
     assert answer.status_code == 200, answer.text
-    assert answer.headers["content-type"] == MEDIA
+    assert answer.headers["content-type"] == MEDIA_TYPE
     return answer.content
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from services.device.migrations import _ignored_keys
+from services.device.migrations import _restore_member_ids
 from services.device.things.specifications import TslStore
 from tests.integration.device.registry.devices.platform import Platform, together, tsl
 
@@ -267,7 +267,7 @@ async def test_a_document_that_was_stored_before_keeps_its_ids_until_it_is_impor
     await platform.mine.add("SN1", model="TH-1")
 
     for _ in range(2):
-        await _ignored_keys(platform.database)
+        await _restore_member_ids(platform.database)
     assert await _keys(platform) == {"temperature"}
 
     await platform.mine.put_product("TH-1", keyed_tsl())

@@ -79,7 +79,7 @@ class FakeIds:
 class FakeCatalogue:
     """One product for all."""
 
-    async def choose(self, tenant: str, model: str | None, serial: str) -> Product:
+    async def choose_for_device(self, tenant: str, model: str | None, serial: str) -> Product:
         return Product(
             model=model or "TH-1",
             name="x",
@@ -89,10 +89,10 @@ class FakeCatalogue:
             versions=["v1"],
         )
 
-    async def versions(self, tenant: str, model: str) -> list[str]:
+    async def list_versions(self, tenant: str, model: str) -> list[str]:
         return ["v1"]
 
-    async def tsl(self, tenant: str, model: str, version: str) -> TslDocument:
+    async def find_tsl(self, tenant: str, model: str, version: str) -> TslDocument:
         return TslDocument(version=version)
 
 

@@ -10,7 +10,7 @@ from libs.common.contracts.names import (
     DeviceCount,
     DeviceCounts,
 )
-from services.device.registry.devices.rpc import DeviceNames
+from services.device.registry.devices.rpc import DeviceSummaryRpc
 from services.device.things.device_queries import CountedModel
 from services.device.things.device_search import PageQuery
 from services.device.things.model import ModelKey
@@ -63,7 +63,9 @@ async def test_entities_are_counted_by_model() -> None:
         ]
     )
 
-    found = await DeviceNames(lists, ModelMembers(), Integrations()).count(CountDevices("default"))
+    found = await DeviceSummaryRpc(lists, ModelMembers(), Integrations()).count(
+        CountDevices("default")
+    )
 
     assert found == DeviceCounts(
         {"direct": DeviceCount(1_000_002, 3_000_002), "ping": DeviceCount(6, 3)}
@@ -73,7 +75,7 @@ async def test_entities_are_counted_by_model() -> None:
 async def test_an_order_ends_in_the_id() -> None:
     """So that pages do not overlap; a criterion counts once."""
     lists = Lists([])
-    names = DeviceNames(lists, ModelMembers(), Integrations())
+    names = DeviceSummaryRpc(lists, ModelMembers(), Integrations())
 
     await names.describe(DescribeDevices("default"))
     assert lists.order == [("_id", -1)]
@@ -87,7 +89,7 @@ async def test_an_order_ends_in_the_id() -> None:
 async def test_an_order_by_integration_knows_the_names() -> None:
     """Devices do not store them."""
     lists = Lists([])
-    names = DeviceNames(lists, ModelMembers(), Integrations())
+    names = DeviceSummaryRpc(lists, ModelMembers(), Integrations())
     await names.describe(DescribeDevices("default", order=[("integrationName", -1)]))
     assert lists.order == [("integrationName", -1), ("_id", -1)]
     assert lists.integrations == ["ping", "direct"]

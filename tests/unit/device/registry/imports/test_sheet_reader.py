@@ -10,20 +10,20 @@ import xlsxwriter
 from libs.common.errors import InvalidInput
 from libs.common.things import DIRECT_INTEGRATION
 from services.device.registry.imports import sheet_reader
-from services.device.registry.imports.columns import LATITUDE, LONGITUDE, Columns
+from services.device.registry.imports.columns import LATITUDE, LONGITUDE, SheetColumns
 from services.device.registry.imports.sheet_reader import (
     COLUMNS,
     DEVICES,
     Sheet,
     SheetUnreadable,
-    parse,
+    parse_sheet,
     read_sheet,
 )
 
 TITLES = ("name", "sn", "latitude", "longitude")
 GERMAN = "Name;SN;Latitude;Longitude\r\nKühlhaus;DE0001;52,5200;13,4050\r\n"
 ENGLISH = "Name,SN,Latitude,Longitude\r\nKühlhaus,DE0001,52.52,13.405\r\n"
-NO_INPUTS: Any = SimpleNamespace(inputs=list)
+NO_INPUTS: Any = SimpleNamespace(list_inputs=list)
 """Stands for the inputs of an integration that asks for nothing but the usual columns."""
 CELLS = ["Kühlhaus", "DE0001", "52,5200", "13,4050"]
 
@@ -47,7 +47,7 @@ def workbook(*sheets: tuple[str, list[list[Any]]]) -> bytes:
 def refusal(data: bytes) -> str:
     """What is said of a file that is no sheet."""
     with pytest.raises(SheetUnreadable) as caught:
-        parse(data, TITLES)
+        parse_sheet(data, TITLES)
     return str(caught.value)
 
 
@@ -68,7 +68,7 @@ def refusal(data: bytes) -> str:
 )
 def test_csv_is_read_as_excel_writes_it_anywhere(data, source):
     """Whatever the encoding, the delimiter and the line ends are."""
-    sheet = parse(data, TITLES)
+    sheet = parse_sheet(data, TITLES)
     assert sheet.columns == ["Name", "SN", "Latitude", "Longitude"]
     assert sheet.rows == [(0, CELLS)]
     assert (sheet.source, sheet.decimal_comma) == (source, True)
@@ -76,7 +76,7 @@ def test_csv_is_read_as_excel_writes_it_anywhere(data, source):
 
 def test_a_comma_that_divides_is_no_decimal_comma():
     """`1,234` in quotation marks is a thousand and more there."""
-    sheet = parse(ENGLISH.encode(), TITLES)
+    sheet = parse_sheet(ENGLISH.encode(), TITLES)
     assert sheet.rows == [(0, ["Kühlhaus", "DE0001", "52.52", "13.405"])]
     assert (sheet.source, sheet.decimal_comma) == ("CSV in UTF-8, divided by commas", False)
 
@@ -98,9 +98,9 @@ def test_a_comma_that_divides_is_no_decimal_comma():
 )
 def test_a_number_with_a_decimal_comma_gets_a_point(cell, expected):
     """Texts of other columns keep their commas."""
-    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
+    columns = SheetColumns(DIRECT_INTEGRATION, NO_INPUTS)
     heads = columns.match_columns(Sheet(["Name", LATITUDE, LONGITUDE], []))
-    assert columns.with_points(heads, ["1,5", cell, None]) == ["1,5", expected, None]
+    assert columns.use_decimal_points(heads, ["1,5", cell, None]) == ["1,5", expected, None]
 
 
 def test_a_workbook_may_have_sheets_of_any_name():
@@ -111,7 +111,7 @@ def test_a_workbook_may_have_sheets_of_any_name():
         ("Tabelle1", [["Name*", "SN *"], ["Roof", "A1"]]),
         ("Old", [["Name"], ["Cellar"]]),
     )
-    sheet = parse(data, TITLES)
+    sheet = parse_sheet(data, TITLES)
     assert (sheet.columns, sheet.rows) == (["Name*", "SN *"], [(0, ["Roof", "A1"])])
     assert sheet.source == "the sheet 'Tabelle1'"
 
@@ -125,27 +125,27 @@ def test_a_hidden_sheet_is_not_read():
         hidden.hide()
         shown.write_column(0, 0, ["Name", "Roof"])
         shown.activate()
-    assert parse(buffer.getvalue(), TITLES).rows == [(0, ["Roof"])]
+    assert parse_sheet(buffer.getvalue(), TITLES).rows == [(0, ["Roof"])]
 
 
 def test_a_text_that_must_not_become_a_number_is_read_without_its_marks():
     """Exporters write `="001"`, so that spreadsheet programs keep the zeros."""
-    assert parse(b'\r\nName,SN\r\nRoof,"=""001"""\r\n', TITLES).rows == [(0, ["Roof", "001"])]
+    assert parse_sheet(b'\r\nName,SN\r\nRoof,"=""001"""\r\n', TITLES).rows == [(0, ["Roof", "001"])]
 
 
 @pytest.mark.parametrize("cell", ["1,23457E+15", "1.23457e+15", 1234567890123450, 1.2e20])
 def test_a_long_number_that_lost_digits_is_no_text(cell):
     """Spreadsheet programs keep 15 digits, and show fewer."""
-    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
+    columns = SheetColumns(DIRECT_INTEGRATION, NO_INPUTS)
     heads = columns.match_columns(Sheet(["Name", LATITUDE], []))
-    _, faults = columns.request(heads, [cell, None])
+    _, faults = columns.build_request(heads, [cell, None])
     assert [(fault.column, "digits" in fault.error_message) for fault in faults] == [("name", True)]
 
 
 def test_other_numbers_are_texts():
     """A serial number of digits alone, for example."""
-    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
-    request, faults = columns.request(columns.match_columns(Sheet(["Name"], [])), [123456])
+    columns = SheetColumns(DIRECT_INTEGRATION, NO_INPUTS)
+    request, faults = columns.build_request(columns.match_columns(Sheet(["Name"], [])), [123456])
     assert (request.name, faults) == ("123456", [])
 
 
@@ -153,7 +153,7 @@ def test_the_sheet_of_our_template_comes_before_others():
     """Whatever sheets somebody has put in front of it."""
     rows = [["Name", "SN"], ["Roof", "A1"]]
     data = workbook(("Mine", [["Name"], ["Other"]]), ("DEVICES_LIST", rows))
-    assert parse(data, TITLES).rows == [(0, ["Roof", "A1"])]
+    assert parse_sheet(data, TITLES).rows == [(0, ["Roof", "A1"])]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_the_error_of_an_unreadable_sheet_names_the_cause(data, words):
 )
 def test_a_wrong_column_is_named(heads, words):
     """With how the file was read, in case that is what is wrong."""
-    columns = Columns(DIRECT_INTEGRATION, NO_INPUTS)
+    columns = SheetColumns(DIRECT_INTEGRATION, NO_INPUTS)
     with pytest.raises(InvalidInput) as caught:
         columns.match_columns(Sheet(heads, [], "CSV in Windows-1252"))
     assert [word for word in words if word not in str(caught.value)] == []
@@ -209,14 +209,14 @@ def test_rows_beyond_the_most_are_only_counted():
         workbook(("A", rows)),
         "\n".join(",".join(map(str, row)) for row in rows).encode(),
     ):
-        sheet = parse(data, TITLES, 2)
+        sheet = parse_sheet(data, TITLES, 2)
         assert (sheet.total, len(sheet.rows), len(sheet.columns)) == (5, 2, len(TITLES) + 1)
 
 
 def test_cells_stand_below_their_titles_where_columns_are_left_out():
     """Also where the first column of our template has nothing at all."""
     titles, keys = ["", "Name", "SN"], [[0, "key.0", ""], [1, "Name", ""], [2, "SN", ""]]
-    sheet = parse(workbook((DEVICES, [titles, ["", "Roof", "A1"]]), (COLUMNS, keys)), TITLES)
+    sheet = parse_sheet(workbook((DEVICES, [titles, ["", "Roof", "A1"]]), (COLUMNS, keys)), TITLES)
     assert sheet.rows == [(0, [None, "Roof", "A1"])]
 
 
@@ -237,6 +237,6 @@ async def test_an_answer_that_is_too_long_is_a_file_that_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """It is not decoded."""
-    monkeypatch.setattr(sheet_reader, "MAX_SHEET_BYTES", 100)
+    monkeypatch.setattr(sheet_reader, "MAX_SHEET_JSON_BYTES", 100)
     with pytest.raises(SheetUnreadable):
         await read_sheet(b"Name\n" + b"x" * 200, TITLES, 10)

@@ -22,7 +22,7 @@ class FakeStore:
         self.hidden_changes = 0
         self.url = ""
 
-    async def change(self, owner: Owner, key: str, url: str) -> bool:
+    async def change_url(self, owner: Owner, key: str, url: str) -> bool:
         if self.hidden_changes:
             self.hidden_changes -= 1
             return False
@@ -39,7 +39,7 @@ class FakeStore:
     async def find_holder(self, key: str) -> SerialHolder | None:
         return self.held_by
 
-    async def owns(self, owner: Owner, key: str) -> bool:
+    async def has_record(self, owner: Owner, key: str) -> bool:
         return self.held_by == "rps" and self.owner == owner
 
     async def page(

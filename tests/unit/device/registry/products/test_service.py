@@ -67,16 +67,16 @@ async def test_the_longest_prefix_wins(serial: str, expected: str) -> None:
     service = ProductService(
         FakeStore(product("SHORT", "67", "1"), product("LONG", "6785", "99")), NO_TSLS
     )
-    assert (await service.choose("default", None, serial)).model == expected
+    assert (await service.choose_for_device("default", None, serial)).model == expected
 
 
 async def test_a_named_product_must_be_there() -> None:
     """It overrules the prefixes, `generic` too."""
     service = ProductService(FakeStore(product("A", "67"), product("B")), NO_TSLS)
-    assert (await service.choose("default", "B", "67")).model == "B"
-    assert (await service.choose("default", "generic", "67")).model == "generic"
+    assert (await service.choose_for_device("default", "B", "67")).model == "B"
+    assert (await service.choose_for_device("default", "generic", "67")).model == "generic"
     with pytest.raises(InvalidInput) as refusal:
-        await service.choose("default", "C", "67")
+        await service.choose_for_device("default", "C", "67")
     assert refusal.value.field == "model"
 
 
@@ -86,7 +86,7 @@ async def test_pages_show_every_product_once(size: int) -> None:
     service = ProductService(FakeStore(product("B"), product("A"), product("C")), NO_TSLS)
     seen: list[str] = []
     for number in range(1, 6):
-        page = await service.page(MINE, number, size)
+        page = await service.list_page(MINE, number, size)
         assert page.total == 4
         assert len(page.content) <= size
         seen += [entry.model for entry in page.content]

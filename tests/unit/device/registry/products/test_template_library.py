@@ -13,10 +13,10 @@ from services.device.registry.products.template_library import (
     ArchiveInvalid,
     LibraryInvalid,
     NoTemplates,
-    find_faults,
+    find_template_faults,
     read_library,
 )
-from services.device.registry.products.template_parser import MAX_LEVELS
+from services.device.registry.products.template_parser import MAX_YAML_LEVELS
 from tests.templates import HEAD, SHARED, SMALL, library, packed, small
 
 MANIFEST = {"manifest.yaml": "device_vendor_index: vendors.yaml"}
@@ -31,7 +31,9 @@ def models(content: bytes) -> list[str]:
 def faults(content: bytes) -> dict[str, list[str]]:
     """What is wrong, by model."""
     archive = Archive(content)
-    found = {one.model: find_faults(archive, one) for one in read_library(archive, "x").models}
+    found = {
+        one.model: find_template_faults(archive, one) for one in read_library(archive, "x").models
+    }
     return {model: [f"{one.path}: {one.reason}" for one in wrong] for model, wrong in found.items()}
 
 
@@ -82,7 +84,7 @@ def test_an_invalid_template_does_not_affect_others() -> None:
     assert found == {
         "GOOD": [],
         "UP1": ["../../../up1/codec.yaml: does not exist"],
-        "DEEP1": [f"deep1/device-template.yaml: has more than {MAX_LEVELS} levels"],
+        "DEEP1": [f"deep1/device-template.yaml: has more than {MAX_YAML_LEVELS} levels"],
         "BOMB1": ["bomb1/device-template.yaml: must not have an alias"],
     }
 
@@ -108,17 +110,17 @@ def test_archives_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """They limit the files, the bytes of a file, and all unpacked bytes."""
     two = packed({"a.js": "a" * 10, "b.js": "b" * 10, "c.png": "c" * 100})
     for name, most, text in (
-        ("MAX_FILES", 2, "It has 3"),
+        ("MAX_ARCHIVE_FILES", 2, "It has 3"),
         ("MAX_FILE_BYTES", 9, "a.js has more than"),
         ("MAX_READ_BYTES", 2047, "b.js is not read"),
-        ("LONGEST_PATH", 3, "longer than"),
+        ("MAX_PATH_CHARACTERS", 3, "longer than"),
     ):
         with monkeypatch.context() as patched:
             patched.setattr(template_library, name, most)
             with pytest.raises(ArchiveInvalid, match=text):
                 dict(Archive(two))
     assert set(Archive(two)) == {"a.js", "b.js"}
-    monkeypatch.setattr(template_library, "MAX_MODELS", 1)
+    monkeypatch.setattr(template_library, "MAX_LIBRARY_MODELS", 1)
     with pytest.raises(LibraryInvalid, match="It has 2"):
         models(library(a=small("a"), b=small("b")))
 

@@ -14,7 +14,7 @@ from services.device.registry.products.templates import (
     LibraryStore,
     ResourceClient,
     StoredLibrary,
-    Templates,
+    TemplateService,
 )
 from services.device.things.product_model import ProductCodec
 from tests.templates import library, small
@@ -30,7 +30,7 @@ class Uploads:
         self.asked = 0
         self.there = asyncio.Event()
 
-    async def read(self, _: str, __: str) -> tuple[str, bytes]:
+    async def read_upload(self, _: str, __: str) -> tuple[str, bytes]:
         self.asked += 1
         await self.there.wait()
         return "acme.zip", self.content
@@ -58,7 +58,7 @@ class Products:
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    async def has(self, _: str, model: str) -> bool:
+    async def exists(self, _: str, model: str) -> bool:
         await asyncio.sleep(0)
         return model in self.made
 
@@ -73,9 +73,9 @@ class Products:
         return ProductCodec(version="1", scripts={}, decoder=[], encoder=[], examples=[])
 
 
-def templates(uploads: Uploads, kept: Kept, products: Any = None) -> Templates:
+def templates(uploads: Uploads, kept: Kept, products: Any = None) -> TemplateService:
     store, resources = cast("LibraryStore", kept), cast("ResourceClient", uploads)
-    return Templates(store, resources, products=products, codecs=products)
+    return TemplateService(store, resources, products=products, codecs=products)
 
 
 async def test_a_tenant_has_one_upload_in_memory_at_a_time() -> None:
@@ -95,7 +95,7 @@ async def test_a_tenant_has_one_upload_in_memory_at_a_time() -> None:
 
 async def test_a_library_with_too_much_to_tell_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names and faults are kept in one document with the archive."""
-    monkeypatch.setattr(service, "LARGEST_HEAD", 100)
+    monkeypatch.setattr(service, "MAX_LIBRARY_HEAD_BYTES", 100)
     uploads, kept = Uploads(library(a1=small("a1"))), Kept()
     uploads.there.set()
     with pytest.raises(InvalidInput, match="more than 100 bytes of names and faults"):
@@ -136,5 +136,5 @@ async def test_many_first_devices_make_a_product_once() -> None:
     uploads.there.set()
     taken = templates(uploads, Kept(), products)
     await taken.replace_library("acme", "u")
-    await asyncio.gather(*(taken.ensure(USER, "A1") for _ in range(5)))
+    await asyncio.gather(*(taken.create_if_missing(USER, "A1") for _ in range(5)))
     assert products.made == ["A1"]
