@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-REPLACED = (
+SYNC_REPLACEMENTS = (
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
     (r"\bAsyncGenerator\[(.*)\]:", r"Generator[\1, None]:"),
@@ -31,14 +31,14 @@ REPLACED = (
     (r"\bAwaitable\[(Response\[Any\])\]", r"\1"),
     (r"\blisten\b", "listen_blocking"),
 )
-"""Patterns in `_async.py`, and their replacements in `_sync.py`."""
+"""Pairs of a pattern in `_async.py` and its replacement in `_sync.py`."""
 
 
-class Generate(BuildHookInterface[Any]):
-    """Generates both before the files are collected."""
+class GenerateCodeHook(BuildHookInterface[Any]):
+    """Hook of the build: generates `_api` and `_sync.py` before files are packaged."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Write `_api` and `_sync.py`; also for an editable installation."""
+        """Write `_api` and `_sync.py` (hatchling also calls this for an editable install)."""
         root = Path(self.root)
         package = root / "thingway_client"
         with tempfile.NamedTemporaryFile("w", suffix=".yml") as config:
@@ -54,6 +54,6 @@ class Generate(BuildHookInterface[Any]):
                 stdout=subprocess.DEVNULL,
             )
         text = (package / "_async.py").read_text()
-        for pattern, replacement in REPLACED:
+        for pattern, replacement in SYNC_REPLACEMENTS:
             text = re.sub(pattern, replacement, text)
         (package / "_sync.py").write_text(text)

@@ -6,8 +6,8 @@ before it follows, so that a truncated or modified file is detected.
 
 An encrypted archive is one age file (https://age-encryption.org/v1): authenticated chunks of 64 KiB
 under a file key that each recipient's key decrypts. With a passphrase, the archive gets a new key
-pair, and its private key precedes the age file, encrypted with the passphrase: `SEALED_MAGIC`, its
-length, the key.
+pair, and its private key precedes the age file, encrypted with the passphrase: `PASSPHRASE_MAGIC`,
+its length, the key.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ from typing import Any, BinaryIO, Self
 import msgspec
 import pyrage
 
-from deploy.backup.archive_key import Key
-from deploy.backup.databases import Tally, split_documents
+from deploy.backup.archive_key import ArchiveKey
+from deploy.backup.databases import CollectionTally, split_documents
 from deploy.backup.records import (
-    FORMAT,
+    FORMAT_VERSION,
+    ArchiveEnd,
+    ArchiveHead,
+    ArchiveRecord,
+    BackupMoment,
     CollectionEnd,
     CollectionHead,
     Documents,
-    End,
-    Head,
-    Moment,
-    Record,
 )
 from deploy.platform.errors import CommandError
 
-WriteRecord = Callable[[Record], Awaitable[None]]
+WriteRecord = Callable[[ArchiveRecord], Awaitable[None]]
 Log = Callable[[str], None]
 
 ARCHIVE_MAGIC = b"thingway backup 1\n"
-SEALED_MAGIC = b"thingway backup sealed 1\n"
+PASSPHRASE_MAGIC = b"thingway backup sealed 1\n"
 _AGE_MAGIC = b"age-encryption.org/v1"
 _LENGTH_FORMAT = struct.Struct(">I")
 _MAX_RECORD_BYTES = 64 * 1024**2
@@ -50,7 +50,7 @@ _COMPRESSION_LEVEL = 1
 """The fastest zlib level, which reduces the data to a third and keeps up with a disk."""
 
 _encode_record = msgspec.msgpack.Encoder().encode
-_decode_record = msgspec.msgpack.Decoder(Record).decode
+_decode_record = msgspec.msgpack.Decoder(ArchiveRecord).decode
 
 
 class ArchiveBroken(CommandError):
@@ -79,8 +79,8 @@ class _PipeThread:
             raise self._error
 
 
-class Output:
-    """Forwards bytes to a stream, with their count and digest."""
+class HashingOutput:
+    """Forwards bytes to a stream; counts and hashes them."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
@@ -91,23 +91,23 @@ class Output:
 
     @property
     def digest(self) -> bytes:
-        """Return the SHA-256 of the bytes."""
+        """Return the SHA-256 of the bytes written so far."""
         return self._sum.digest()
 
     def write(self, data: bytes) -> int:
         """Write all bytes."""
         self._sum.update(data)
         self.size += len(data)
-        with self._remembered_errors():
+        with self._remember_errors():
             return self._out.write(data)
 
     def flush(self) -> None:
         """Flush the stream."""
-        with self._remembered_errors():
+        with self._remember_errors():
             self._out.flush()
 
     @contextlib.contextmanager
-    def _remembered_errors(self) -> Iterator[None]:
+    def _remember_errors(self) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
@@ -115,55 +115,55 @@ class Output:
             raise
 
 
-class Writer:
+class ArchiveWriter:
     """Writes records to a byte stream; `close` completes the archive."""
 
-    def __init__(self, out: BinaryIO, key: Key) -> None:
+    def __init__(self, out: BinaryIO, key: ArchiveKey) -> None:
         self._sum = hashlib.sha256()
         self._pipe: _PipeThread | None = None
-        self.output = Output(out)
-        """The stream, after encryption."""
+        self.output = HashingOutput(out)
+        """Receives the encrypted bytes, or the plain ones without encryption."""
         self._out: Any = self.output
         if key.passphrase or key.recipients:
             self._out = self._open_encryption(key)
-        self._put(ARCHIVE_MAGIC)
+        self._write_hashed(ARCHIVE_MAGIC)
 
-    def write(self, record: Record) -> None:
+    def write(self, record: ArchiveRecord) -> None:
         """Append a record; raise `OSError` if it cannot be written."""
         frame = zlib.compress(_encode_record(record), _COMPRESSION_LEVEL)
-        self._put(_LENGTH_FORMAT.pack(len(frame)) + frame)
+        self._write_hashed(_LENGTH_FORMAT.pack(len(frame)) + frame)
 
     def close(self) -> None:
         """Complete the archive; the underlying stream stays open."""
-        self._put(_LENGTH_FORMAT.pack(0))
-        with self._stream_errors():
+        self._write_hashed(_LENGTH_FORMAT.pack(0))
+        with self._raise_stream_error():
             self._out.write(self._sum.digest())
             self._out.flush()
             if self._pipe is not None:
                 self._out.close()
                 self._pipe.join()
 
-    def _put(self, data: bytes) -> None:
+    def _write_hashed(self, data: bytes) -> None:
         self._sum.update(data)
-        with self._stream_errors():
+        with self._raise_stream_error():
             self._out.write(data)
 
     @contextlib.contextmanager
-    def _stream_errors(self) -> Iterator[None]:
-        """Raise the error of the stream, which `pyrage` hides, or even ignores at the end."""
+    def _raise_stream_error(self) -> Iterator[None]:
+        """Raise the stream's first error after the block; `pyrage` hides or ignores it."""
         try:
             yield
         finally:
             if self.output.error is not None:
                 raise self.output.error
 
-    def _open_encryption(self, key: Key) -> BinaryIO:
+    def _open_encryption(self, key: ArchiveKey) -> BinaryIO:
         recipients = [_parse_recipient(text) for text in key.recipients]
         if key.passphrase:
             identity = pyrage.x25519.Identity.generate()
             recipients.append(identity.to_public())
             sealed = pyrage.passphrase.encrypt(str(identity).encode(), key.passphrase)
-            self.output.write(SEALED_MAGIC + _LENGTH_FORMAT.pack(len(sealed)) + sealed)
+            self.output.write(PASSPHRASE_MAGIC + _LENGTH_FORMAT.pack(len(sealed)) + sealed)
         source, sink = os.pipe()
 
         def encrypt() -> None:
@@ -175,10 +175,10 @@ class Writer:
         return os.fdopen(sink, "wb")
 
 
-class Reader:
+class ArchiveReader:
     """Reads the records of an archive; raises `ArchiveBroken` if it was modified."""
 
-    def __init__(self, source: BinaryIO, key: Key) -> None:
+    def __init__(self, source: BinaryIO, key: ArchiveKey) -> None:
         self._sum = hashlib.sha256()
         self._pipe: _PipeThread | None = None
         self._source = source
@@ -192,10 +192,10 @@ class Reader:
             )
         self._sum.update(beginning)
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[ArchiveRecord]:
         """Yield every record, then verify the checksum."""
         while length := _LENGTH_FORMAT.unpack(self._read_exactly(_LENGTH_FORMAT.size))[0]:
-            yield self._record(self._read_exactly(min(length, _MAX_RECORD_BYTES + 1)))
+            yield self._decode_frame(self._read_exactly(min(length, _MAX_RECORD_BYTES + 1)))
         digest = self._sum.digest()
         if self._read_exactly(len(digest), is_hashed=False) != digest:
             raise ArchiveBroken("the archive was modified after it was written")
@@ -210,13 +210,13 @@ class Reader:
             self._source.close()
 
     @staticmethod
-    def _record(frame: bytes) -> Record:
+    def _decode_frame(frame: bytes) -> ArchiveRecord:
         try:
             inflating = zlib.decompressobj()
             content = inflating.decompress(frame, _MAX_RECORD_BYTES)
             if not inflating.eof:
                 raise ArchiveBroken("the archive contains a record that is too large")
-            record: Record = _decode_record(content)
+            record: ArchiveRecord = _decode_record(content)
         except (zlib.error, msgspec.MsgspecError) as error:
             raise ArchiveBroken(f"cannot decode a record of the archive: {error}") from error
         return record
@@ -231,9 +231,9 @@ class Reader:
             self._sum.update(data)
         return data
 
-    def _open_decryption(self, source: BinaryIO, beginning: bytes, key: Key) -> BinaryIO:
+    def _open_decryption(self, source: BinaryIO, beginning: bytes, key: ArchiveKey) -> BinaryIO:
         identities = list(key.identities)
-        if SEALED_MAGIC.startswith(beginning):
+        if PASSPHRASE_MAGIC.startswith(beginning):
             beginning = self._read_sealed_key(source, beginning, key, identities)
         if not _AGE_MAGIC.startswith(beginning[: len(_AGE_MAGIC)]):
             raise ArchiveBroken("the file is not a Thingway backup")
@@ -241,7 +241,7 @@ class Reader:
             raise CommandError("the backup is encrypted: add --identity-file or --passphrase-file")
         opened = [_parse_identity(text) for text in identities]
         inside, sink = os.pipe()
-        whole = _Prefixed(beginning, source)
+        whole = _PrefixedStream(beginning, source)
 
         def decrypt() -> None:
             with os.fdopen(sink, "wb") as plain, contextlib.suppress(BrokenPipeError):
@@ -260,10 +260,10 @@ class Reader:
         return os.fdopen(inside, "rb")
 
     def _read_sealed_key(
-        self, source: BinaryIO, beginning: bytes, key: Key, identities: list[str]
+        self, source: BinaryIO, beginning: bytes, key: ArchiveKey, identities: list[str]
     ) -> bytes:
-        """Add the private key from the header to `identities`; return the first age bytes."""
-        self._read_exactly(len(SEALED_MAGIC) - len(beginning), is_hashed=False)
+        """Add the header's private key to `identities`; return the first age bytes."""
+        self._read_exactly(len(PASSPHRASE_MAGIC) - len(beginning), is_hashed=False)
         sealed = self._read_exactly(
             _LENGTH_FORMAT.unpack(self._read_exactly(_LENGTH_FORMAT.size, is_hashed=False))[0],
             is_hashed=False,
@@ -276,8 +276,8 @@ class Reader:
         return self._read_exactly(len(_AGE_MAGIC), is_hashed=False)
 
 
-class _Prefixed:
-    """A stream whose first bytes were already read."""
+class _PrefixedStream:
+    """A stream that returns `beginning`, which was read already, and then `rest`."""
 
     def __init__(self, beginning: bytes, rest: BinaryIO) -> None:
         self._beginning = beginning
@@ -313,24 +313,24 @@ def _parse_identity(text: str) -> pyrage.x25519.Identity:
 
 
 class VerifiedArchive:
-    """Iterator over the records of an archive that verifies each collection."""
+    """Iterator over records that checks the count and digest of each collection."""
 
-    def __init__(self, records: Iterable[Record]) -> None:
+    def __init__(self, records: Iterable[ArchiveRecord]) -> None:
         self._records = self._verify(records)
-        self._head: Head | None = None
-        self._moment: Moment | None = None
+        self._head: ArchiveHead | None = None
+        self._moment: BackupMoment | None = None
         self.collections: dict[tuple[str, str], CollectionEnd] = {}
 
     @property
-    def head(self) -> Head:
-        """Return the head of the archive; raise `ArchiveBroken` if it is missing."""
+    def head(self) -> ArchiveHead:
+        """Return the record that identifies the backup; raise `ArchiveBroken` if missing."""
         if self._head is None:
             raise ArchiveBroken("the archive has no head")
         return self._head
 
     @property
-    def moment(self) -> Moment:
-        """Return the moment of the backup; raise `ArchiveBroken` if it is missing."""
+    def moment(self) -> BackupMoment:
+        """Return the record with the time of the backup; raise `ArchiveBroken` if missing."""
         if self._moment is None:
             raise ArchiveBroken("the archive has no moment")
         return self._moment
@@ -338,34 +338,34 @@ class VerifiedArchive:
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> Record:
+    def __next__(self) -> ArchiveRecord:
         """Return the next record; raise `ArchiveBroken` if records were modified or lost."""
         return next(self._records)
 
-    def _verify(self, records: Iterable[Record]) -> Iterator[Record]:
-        collection, tally, ended = ("", ""), Tally(), False
+    def _verify(self, records: Iterable[ArchiveRecord]) -> Iterator[ArchiveRecord]:
+        collection, tally, ended = ("", ""), CollectionTally(), False
         for record in records:
             match record:
-                case Head():
+                case ArchiveHead():
                     self._head = record
-                    if record.format != FORMAT:
+                    if record.format != FORMAT_VERSION:
                         raise ArchiveBroken(
                             f"version {record.version} wrote this archive in another format"
                         )
                 case CollectionHead():
-                    collection, tally = (record.database, record.name), Tally()
+                    collection, tally = (record.database, record.name), CollectionTally()
                 case Documents():
                     for document in split_documents(record.data):
                         tally.add(document)
                 case CollectionEnd():
-                    if record != tally.end:
+                    if record != tally.end_record:
                         raise ArchiveBroken(
                             f"{'.'.join(collection)} was modified after it was written"
                         )
                     self.collections[collection] = record
-                case Moment():
+                case BackupMoment():
                     self._moment = record
-                case End():
+                case ArchiveEnd():
                     ended = record.collections == len(self.collections)
                 case _:
                     pass
@@ -374,7 +374,7 @@ class VerifiedArchive:
             raise ArchiveBroken("the archive lacks collections")
 
 
-async def read_records(archive: VerifiedArchive) -> AsyncIterator[Record]:
-    """Yield the remaining records of an archive, which a thread reads."""
+async def read_records(archive: VerifiedArchive) -> AsyncIterator[ArchiveRecord]:
+    """Yield the remaining records of an archive; a thread reads the file."""
     while (record := await asyncio.to_thread(next, archive, None)) is not None:
         yield record

@@ -13,7 +13,7 @@ PASSPHRASE_VARIABLE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - the name of t
 """Environment variable with the passphrase of the archive."""
 
 
-class Key(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveKey(msgspec.Struct, frozen=True, kw_only=True):
     """The keys that encrypt or decrypt an archive; without any, it is not encrypted."""
 
     passphrase: str | None = None
@@ -23,20 +23,20 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     """age private keys (`AGE-SECRET-KEY-1…`)."""
 
     @property
-    def is_public(self) -> bool:
-        """Return whether the key only encrypts, so it cannot read the archive."""
+    def can_only_encrypt(self) -> bool:
+        """Return whether only public keys are given, so the archive cannot be read here."""
         return bool(self.recipients) and not (self.passphrase or self.identities)
 
     def __repr__(self) -> str:
-        return "Key(…)"
+        return "ArchiveKey(…)"
 
 
-def read_key(options: Namespace) -> Key:
-    """Return the key that the options and environment name.
+def read_archive_key(options: Namespace) -> ArchiveKey:
+    """Return the keys in the options, the files that they name, and the environment.
 
-    Raises `CommandError` for a file without a key.
+    Raises `CommandError` for a file without a passphrase or identity.
     """
-    return Key(
+    return ArchiveKey(
         passphrase=_read_passphrase(options.passphrase_file),
         recipients=tuple(getattr(options, "recipient", None) or ()),
         identities=_read_identities(getattr(options, "identity_file", None)),

@@ -1,8 +1,8 @@
 """Backup of MongoDB: every database at one cluster time, as raw BSON.
 
 All reads use one snapshot session, so they see one majority-committed time. MongoDB keeps that time
-for `minSnapshotHistoryWindowInSeconds` (300 by default, 0 where we start it); `extended_history`
-raises it while a backup runs.
+for `minSnapshotHistoryWindowInSeconds` (300 by default, 0 where we start it).
+`extend_snapshot_history` raises it while a backup runs.
 
 Backups do not contain write-only values (access mode W, decision 0044), which documents of open
 commands hold. A restored command without its values ends as FAILED (`values_not_restored`), so that
@@ -30,10 +30,10 @@ from libs.common.store.migrations import MIGRATIONS, RESTORING, create_missing
 
 COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
 OPENAPI_COMMANDS = "thingway_management.openapi_commands"
-STREAM_RECORDS = ("thingway_device", "streams")
-"""Collection with the creation time of each stream. It is not backed up, because a restore creates
-the streams again."""
-WITH_SECRETS = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
+STREAM_TIMES_COLLECTION = ("thingway_device", "streams")
+"""Database and collection with the creation time of each stream. Not backed up, because a restore
+creates the streams again."""
+COLLECTIONS_WITH_SECRETS = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
 
 
 def remove_secrets(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
@@ -63,9 +63,9 @@ def _command_without_values(raw: bytes) -> bytes:
 
 
 def _outbox_without_values(raw: bytes) -> bytes:
-    """Return an outbox document; withdraw its commands with write-only values.
+    """Return an outbox document, with write-only entries emptied and withdrawn.
 
-    Only versions before decision 0064 stored them.
+    Only versions before decision 0064 stored such values there.
     """
     document: dict[str, Any] = bson.decode(raw)
     for entry in document.get("entries", []):
@@ -75,27 +75,29 @@ def _outbox_without_values(raw: bytes) -> bytes:
 
 
 _HISTORY_PARAMETER = "minSnapshotHistoryWindowInSeconds"
-_HISTORY_SECONDS = 24 * 3600
-"""Longest duration of a backup."""
-_BATCH = 2000
-"""Documents per reply; MongoDB limits a reply to 16 MiB."""
-_TOO_OLD = {239, 246}
-"""MongoDB's codes for an expired snapshot and for a collection changed since the snapshot."""
-_UNAUTHORIZED = 13
-_BSON_SIZE = struct.Struct("<i")
-_SELECTION_MS = 10_000
+_ADDED_HISTORY_SECONDS = 24 * 3600
+"""Seconds that a backup adds to `_HISTORY_PARAMETER`: the longest duration of a backup."""
+_BATCH_DOCUMENTS = 2000
+"""Maximum documents per reply; MongoDB limits a reply to 16 MiB."""
+_SNAPSHOT_ERROR_CODES = {239, 246}
+"""MongoDB's error codes: the snapshot expired, or a collection was changed after it."""
+_UNAUTHORIZED_CODE = 13
+_BSON_SIZE_FORMAT = struct.Struct("<i")
+_SERVER_SELECTION_MS = 10_000
 
-Collections = dict[tuple[str, str], dict[str, Any]]
-"""Collection options by database and collection name."""
+CollectionOptions = dict[tuple[str, str], dict[str, Any]]
+"""Options of each collection by database name and collection name."""
 
 
 def connect(url: str) -> Client:
-    """Return a client, which connects with its first operation."""
-    return AsyncMongoClient(url, serverSelectionTimeoutMS=_SELECTION_MS, appname="thingway backup")
+    """Return a MongoDB client, which connects with its first operation."""
+    return AsyncMongoClient(
+        url, serverSelectionTimeoutMS=_SERVER_SELECTION_MS, appname="thingway backup"
+    )
 
 
-class Tally:
-    """Count of documents, with a digest that does not depend on their order."""
+class CollectionTally:
+    """Number of documents of a collection, and a digest independent of their order."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -108,8 +110,8 @@ class Tally:
         self._sum = (self._sum + int.from_bytes(digest)) % 2**128
 
     @property
-    def end(self) -> CollectionEnd:
-        """Return the record that ends the collection."""
+    def end_record(self) -> CollectionEnd:
+        """Return the record with this count and digest, which ends the collection."""
         return CollectionEnd(self.count, self._sum.to_bytes(16))
 
 
@@ -117,28 +119,31 @@ def split_documents(data: bytes) -> Iterator[bytes]:
     """Yield the BSON documents that `data` contains one after another."""
     at = 0
     while at < len(data):
-        size: int = _BSON_SIZE.unpack_from(data, at)[0]
+        size: int = _BSON_SIZE_FORMAT.unpack_from(data, at)[0]
         yield data[at : at + size]
         at += size
 
 
 @contextlib.asynccontextmanager
-async def extended_history(client: Client, log: Callable[[str], None]) -> AsyncIterator[None]:
-    """Let MongoDB keep old versions for as long as a backup may take.
+async def extend_snapshot_history(
+    client: Client, log: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Make MongoDB keep old document versions long enough inside the block.
 
     Adds to the current setting and subtracts at the end, because several backups may run at once.
+    Without the permission, prints a warning with `log`.
     """
 
-    async def change(seconds: int) -> None:
+    async def add_seconds(seconds: int) -> None:
         now = (await client.admin.command({"getParameter": 1, _HISTORY_PARAMETER: 1}))[
             _HISTORY_PARAMETER
         ]
         await client.admin.command({"setParameter": 1, _HISTORY_PARAMETER: max(0, now + seconds)})
 
     try:
-        await change(_HISTORY_SECONDS)
+        await add_seconds(_ADDED_HISTORY_SECONDS)
     except OperationFailure as error:
-        if error.code != _UNAUTHORIZED:
+        if error.code != _UNAUTHORIZED_CODE:
             raise
         log(
             f"this MongoDB user may not set {_HISTORY_PARAMETER}: "
@@ -149,10 +154,10 @@ async def extended_history(client: Client, log: Callable[[str], None]) -> AsyncI
     try:
         yield
     finally:
-        await change(-_HISTORY_SECONDS)
+        await add_seconds(-_ADDED_HISTORY_SECONDS)
 
 
-class Snapshot:
+class MongoSnapshot:
     """All databases at one cluster time."""
 
     def __init__(
@@ -161,16 +166,18 @@ class Snapshot:
         self._client = client
         self._databases = databases
         self._session = session
-        self.collections: Collections = {}
+        self.collections: CollectionOptions = {}
         self.time = (0, 0)
-        """Cluster time: seconds and ordinal."""
+        """MongoDB cluster time: epoch seconds, and the ordinal within the second."""
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, client: Client, databases: Sequence[str]) -> AsyncIterator["Snapshot"]:
-        """Start a snapshot.
+    async def start(
+        cls, client: Client, databases: Sequence[str]
+    ) -> AsyncIterator["MongoSnapshot"]:
+        """Yield a snapshot of the databases.
 
-        The time is chosen between two equal listings of the collections, so that none is missing.
+        Its time is chosen between two equal listings of the collections, so that none is missing.
         """
         while True:
             async with client.start_session(snapshot=True) as session:
@@ -184,21 +191,21 @@ class Snapshot:
                 yield snapshot
                 return
 
-    async def batches(
+    async def read_batches(
         self, database: str, name: str, query: dict[str, Any] | None = None
     ) -> AsyncIterator[bytes]:
-        """Yield batches of a collection's documents, without write-only values."""
+        """Yield a collection's documents without write-only values: concatenated BSON."""
         try:
             cursor: AsyncIterator[Any] = self._client[database][name].find_raw_batches(
-                query or {}, session=self._session, batch_size=_BATCH
+                query or {}, session=self._session, batch_size=_BATCH_DOCUMENTS
             )
             async for batch in cursor:
-                if f"{database}.{name}" in WITH_SECRETS:
+                if f"{database}.{name}" in COLLECTIONS_WITH_SECRETS:
                     batch = b"".join(remove_secrets(f"{database}.{name}", split_documents(batch)))  # noqa: PLW2901
                 if batch:
                     yield batch
         except OperationFailure as error:
-            if error.code not in _TOO_OLD:
+            if error.code not in _SNAPSHOT_ERROR_CODES:
                 raise
             raise CommandError(
                 f"MongoDB no longer keeps {database}.{name} at the moment of the backup "
@@ -206,10 +213,10 @@ class Snapshot:
                 "start the backup again"
             ) from error
 
-    async def read(
+    async def read_collection(
         self, database: str, name: str
     ) -> AsyncIterator[CollectionHead | Documents | CollectionEnd]:
-        """Yield the records of a whole collection."""
+        """Yield the archive records of a whole collection."""
         options = self.collections[database, name]
         listed = await self._client[database][name].list_indexes()
         indexes = [dict(index) async for index in listed]
@@ -219,16 +226,16 @@ class Snapshot:
         yield CollectionHead(
             database, name, bson.encode(options), bson.encode({"indexes": kept_indexes})
         )
-        tally = Tally()
-        async for batch in self.batches(database, name):
+        tally = CollectionTally()
+        async for batch in self.read_batches(database, name):
             for document in split_documents(batch):
                 tally.add(document)
             yield Documents(batch)
-        yield tally.end
+        yield tally.end_record
 
 
 async def find_commands_with_secrets(client: Client) -> dict[str, set[int]]:
-    """Return commands whose stored messages contain write-only values: ids by SN."""
+    """Return the commands whose MQTT messages have write-only values: ids by SN."""
     database, _, name = COMMANDS.partition(".")
     is_open = {"status": {"$in": ["PENDING", "SENT"]}, "writeOnly.0": {"$exists": True}}
     query = {"$or": [is_open, {"wipeAt": {"$exists": True}}]}
@@ -238,12 +245,12 @@ async def find_commands_with_secrets(client: Client) -> dict[str, set[int]]:
     return ids_by_sn
 
 
-async def list_collections(client: Client, databases: Sequence[str]) -> Collections:
-    """Return the options of every collection in these databases."""
-    collections: Collections = {}
+async def list_collections(client: Client, databases: Sequence[str]) -> CollectionOptions:
+    """Return the options of each collection to back up in these databases."""
+    collections: CollectionOptions = {}
     for database in databases:
         async for listed in await client[database].list_collections():
-            if (database, listed["name"]) == STREAM_RECORDS:
+            if (database, listed["name"]) == STREAM_TIMES_COLLECTION:
                 continue
             if listed["type"] == "collection" and not listed["name"].startswith("system."):
                 collections[database, listed["name"]] = dict(listed["options"])
@@ -251,7 +258,7 @@ async def list_collections(client: Client, databases: Sequence[str]) -> Collecti
 
 
 class DatabaseRestore:
-    """A database that is filled from an archive, and marked as incomplete meanwhile."""
+    """A database that a restore fills; a mark makes services wait meanwhile."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._client = client
@@ -267,34 +274,36 @@ class DatabaseRestore:
                     f"{database}.{name} is not empty: restore a backup into empty stores only"
                 )
 
-    async def mark(self) -> None:
-        """Mark the database as incomplete; services wait until `unmark` removes the mark."""
+    async def mark_incomplete(self) -> None:
+        """Mark the database as incomplete; services wait until `remove_mark`."""
         await self._database[MIGRATIONS].insert_one({"_id": RESTORING})
 
-    async def unmark(self) -> None:
-        """Remove the mark that makes services wait."""
+    async def remove_mark(self) -> None:
+        """Remove the mark of `mark_incomplete`, so that services start."""
         await self._database[MIGRATIONS].delete_one({"_id": RESTORING})
 
-    async def create(self, head: CollectionHead) -> None:
-        """Create a collection; `create_indexes` follows after all documents."""
+    async def create_collection(self, head: CollectionHead) -> None:
+        """Create a collection; `create_indexes` adds its indexes after all documents."""
         options = bson.decode(head.options)
         await create_missing(self._database, head.name, **options)
         self._indexes[head.name] = bson.decode(head.indexes)["indexes"]
 
-    async def insert(self, name: str, documents: Sequence[bytes]) -> None:
-        """Insert raw documents."""
+    async def insert_documents(self, name: str, documents: Sequence[bytes]) -> None:
+        """Insert BSON documents into the collection `name`."""
         raw = [RawBSONDocument(document) for document in documents]
-        await self.collection(name).insert_many(raw, ordered=False)
+        await self.get_collection(name).insert_many(raw, ordered=False)
 
-    def collection(self, name: str) -> AsyncCollection[Any]:
+    def get_collection(self, name: str) -> AsyncCollection[Any]:
         """Return a collection with majority write concern."""
         return self._database.get_collection(name, write_concern=WriteConcern("majority", j=True))
 
-    async def tally(self, name: str) -> Tally:
-        """Return the tally of a collection's documents, without the mark."""
-        tally = Tally()
+    async def tally_collection(self, name: str) -> CollectionTally:
+        """Return count and digest of a collection's documents, without the restore's mark."""
+        tally = CollectionTally()
         query = {"_id": {"$ne": RESTORING}} if name == MIGRATIONS else {}
-        cursor: AsyncIterator[Any] = self._database[name].find_raw_batches(query, batch_size=_BATCH)
+        cursor: AsyncIterator[Any] = self._database[name].find_raw_batches(
+            query, batch_size=_BATCH_DOCUMENTS
+        )
         async for batch in cursor:
             for document in split_documents(batch):
                 tally.add(document)

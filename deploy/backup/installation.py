@@ -14,18 +14,18 @@ from deploy.backup import databases, streams
 from deploy.backup.archive import Log, VerifiedArchive, WriteRecord, read_records
 from deploy.backup.databases import DatabaseRestore
 from deploy.backup.records import (
-    Chunk,
+    ArchiveEnd,
+    ArchiveHead,
+    ArchiveRecord,
+    BackupMoment,
     CollectionEnd,
     CollectionHead,
     Documents,
-    End,
-    Head,
-    Messages,
-    Moment,
-    Record,
     Secrets,
+    SnapshotChunk,
     StreamEnd,
     StreamHead,
+    StreamMessages,
     StreamPosition,
 )
 from deploy.backup.stores import DATABASES, Stores
@@ -37,39 +37,41 @@ from libs.common.bus.streams import MQTT, UPLINK
 from libs.common.clock import now_ms
 from libs.common.version import VERSION
 
-_DEVICE = "device"
+_DEVICE_USER = "device"
 """The NATS user that may delete stored messages to devices."""
 
 
-async def back_up(stores: Stores, write: WriteRecord, log: Log) -> Moment:
-    """Write the records of a backup; return its moment.
+async def back_up_installation(stores: Stores, write: WriteRecord, log: Log) -> BackupMoment:
+    """Write the records of a backup; return the record with its time.
 
     Raises `CommandError`, and the drivers' errors if a store is unavailable.
     """
-    await write(Head(VERSION, now_ms()))
+    await write(ArchiveHead(VERSION, now_ms()))
     await write(Secrets(msgspec.json.encode(stores.state)))
     async with (
         stores.connect_reader() as client,
-        stores.bus(BACKUP) as bus,
-        databases.extended_history(client, log),
+        stores.connect_bus(BACKUP) as bus,
+        databases.extend_snapshot_history(client, log),
     ):
-        snapshots, at = await _write_snapshots(bus, write, partial(_delete_secrets, stores, client))
+        snapshots, at = await _write_stream_snapshots(
+            bus, write, partial(_delete_secret_messages, stores, client)
+        )
         if UPLINK not in snapshots:
             raise CommandError("NATS has no stream UPLINK: the platform was never started")
-        async with databases.Snapshot.start(client, DATABASES) as snapshot:
-            moment = Moment(at, snapshot.time, await _positions(bus, snapshots))
+        async with databases.MongoSnapshot.start(client, DATABASES) as snapshot:
+            moment = BackupMoment(at, snapshot.time, await _read_positions(bus, snapshots))
             await write(moment)
             await _write_later_messages(bus, write, snapshots, moment)
             for database, name in sorted(snapshot.collections):
-                async for record in snapshot.read(database, name):
+                async for record in snapshot.read_collection(database, name):
                     await write(record)
                     if isinstance(record, CollectionEnd) and record.count:
                         log(f"{database}.{name}: {record.count} documents")
-    await write(End(len(snapshot.collections)))
+    await write(ArchiveEnd(len(snapshot.collections)))
     return moment
 
 
-async def _delete_secrets(stores: Stores, client: Client) -> bool:
+async def _delete_secret_messages(stores: Stores, client: Client) -> bool:
     """Delete stored MQTT messages with write-only values; return whether any existed.
 
     `device` sends commands that are still open to their devices again.
@@ -77,22 +79,22 @@ async def _delete_secrets(stores: Stores, client: Client) -> bool:
     commands = await databases.find_commands_with_secrets(client)
     if not commands:
         return False
-    async with stores.bus(_DEVICE) as bus:
-        return await streams.delete_secrets(bus, commands)
+    async with stores.connect_bus(_DEVICE_USER) as bus:
+        return await streams.delete_command_messages(bus, commands)
 
 
-async def _write_snapshots(
+async def _write_stream_snapshots(
     bus: Bus, write: WriteRecord, delete_secrets: Callable[[], Awaitable[bool]]
 ) -> tuple[dict[str, StreamHead], int]:
-    """Write snapshots of all streams; return their heads, and the start of `UPLINK`.
+    """Write snapshots of all streams; return their heads by name and the time.
 
-    The start is in epoch ms. Only partitions of `UPLINK` follow it.
+    The time is when the snapshot of `UPLINK` starts, in epoch ms. Only its partitions follow it.
     """
     heads, at = {}, 0
     for name in streams.COPIED_STREAMS:
         if name == UPLINK:
             at = now_ms()
-        pieces = streams.snapshot(bus.client, name)
+        pieces = streams.snapshot_stream(bus.client, name)
         if name == MQTT:
             pieces = streams.snapshot_without_secrets(bus.client, delete_secrets)
         async for piece in pieces:
@@ -100,16 +102,16 @@ async def _write_snapshots(
                 heads[name] = piece
                 await write(piece)
             else:
-                await write(Chunk(piece))
+                await write(SnapshotChunk(piece))
         if name in heads:
             await write(StreamEnd())
     return heads, at
 
 
-async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, StreamPosition]:
-    """Return the streams' positions after the time of MongoDB's snapshot was chosen.
+async def _read_positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, StreamPosition]:
+    """Return the streams' positions by name, read after MongoDB's snapshot.
 
-    Raises `CommandError` if a stream is newer than its turn: MongoDB may have its messages.
+    Raises `CommandError` if a stream has no snapshot, because it was created during the backup.
     """
     positions = {}
     for name in streams.COPIED_STREAMS:
@@ -117,36 +119,36 @@ async def _positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, St
             continue
         if name not in snapshots:
             raise CommandError(f"{name} was created during the backup: start the backup again")
-        if not streams.is_copy(snapshots[name]):
+        if not streams.is_partition_copy(snapshots[name]):
             positions[name] = at
     return positions
 
 
 async def _write_later_messages(
-    bus: Bus, write: WriteRecord, snapshots: dict[str, StreamHead], moment: Moment
+    bus: Bus, write: WriteRecord, snapshots: dict[str, StreamHead], moment: BackupMoment
 ) -> None:
-    """Write the messages that streams stored after their snapshots."""
-    for name in streams.COMPLETED_STREAMS:
+    """Write the messages that streams stored between their snapshots and `moment`."""
+    for name in streams.STREAMS_WITH_LATER_MESSAGES:
         if name in snapshots and name in moment.streams:
             last = moment.streams[name].last
             async for messages in streams.read_messages(
                 bus, name, snapshots[name].state["last_seq"], last
             ):
-                await write(Messages(name, messages))
+                await write(StreamMessages(name, messages))
 
 
 async def check_logins(stores: Stores) -> None:
-    """Raise an error of a store unless all stores accept the logins of a restore."""
-    async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
+    """Log in to all stores as a restore does; raise the error of a rejection."""
+    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN) as bus:
         for name, client in clients.items():
             await client[name].list_collection_names()
         await streams.read_position(bus, UPLINK)
     await stores.count_redis_keys()
 
 
-async def require_empty(stores: Stores) -> None:
+async def require_empty_stores(stores: Stores) -> None:
     """Raise `CommandError` unless MongoDB, NATS and Redis are empty."""
-    async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
+    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN) as bus:
         for name, client in clients.items():
             await DatabaseRestore(client, name).require_empty()
         for name in streams.SNAPSHOT_STREAMS:
@@ -158,7 +160,7 @@ async def require_empty(stores: Stores) -> None:
             raise CommandError("Redis is not empty: restore a backup into empty stores only")
 
 
-async def restore(
+async def restore_installation(
     stores: Stores, archive: VerifiedArchive, log: Log, replicas: int | None, *, compare: bool
 ) -> None:
     """Write an archive, whose secrets have been read already, into empty stores.
@@ -167,11 +169,11 @@ async def restore(
     `compare`, the restored data are read and compared with the archive. On `CommandError` the
     databases stay marked, and their content is unusable.
     """
-    await require_empty(stores)
-    async with stores.connect_writers() as clients, stores.bus(ADMIN) as bus:
+    await require_empty_stores(stores)
+    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN) as bus:
         restores = {name: DatabaseRestore(client, name) for name, client in clients.items()}
-        target = _Target(bus, restores, replicas)
-        await target.mark()
+        target = _RestoreTarget(bus, restores, replicas)
+        await target.mark_databases()
         async for record in read_records(archive):
             await target.write(record)
         await target.advance_streams(archive)
@@ -180,8 +182,8 @@ async def restore(
         await target.finish()
 
 
-class _Target:
-    """Stores that a restore fills."""
+class _RestoreTarget:
+    """Writes the records of an archive into MongoDB and NATS, and compares them."""
 
     def __init__(
         self, bus: Bus, databases: dict[str, DatabaseRestore], replicas: int | None
@@ -192,22 +194,22 @@ class _Target:
         self._stream: streams.StreamRestore | None = None
         self._collection: tuple[DatabaseRestore, str] | None = None
 
-    async def mark(self) -> None:
+    async def mark_databases(self) -> None:
         for database in self._databases.values():
-            await database.mark()
+            await database.mark_incomplete()
 
-    async def write(self, record: Record) -> None:
-        """Write the content of a record."""
+    async def write(self, record: ArchiveRecord) -> None:
+        """Write the content of an archive record to its store."""
         match record:
             case StreamHead():
                 self._stream = streams.StreamRestore(self._bus.client, record, self._replicas)
                 await self._stream.start()
-            case Chunk() if self._stream is not None:
-                await self._stream.chunk(record.data)
+            case SnapshotChunk() if self._stream is not None:
+                await self._stream.send_chunk(record.data)
             case StreamEnd() if self._stream is not None:
-                await self._stream.end()
-            case Messages():
-                await streams.replay(self._bus, record.stream, record.messages)
+                await self._stream.finish()
+            case StreamMessages():
+                await streams.publish_missing_messages(self._bus, record.stream, record.messages)
             case CollectionHead():
                 database = self._databases.get(record.database)
                 if database is None:
@@ -215,23 +217,23 @@ class _Target:
                         f"the archive contains the unknown database {record.database}"
                     )
                 self._collection = database, record.name
-                await database.create(record)
+                await database.create_collection(record)
             case Documents() if self._collection is not None:
                 database, name = self._collection
-                await database.insert(name, list(databases.split_documents(record.data)))
+                await database.insert_documents(name, list(databases.split_documents(record.data)))
             case _:
                 pass
 
     async def advance_streams(self, archive: VerifiedArchive) -> None:
-        """Advance streams beyond the sequences that MongoDB may have stored."""
+        """Make streams continue after the sequences that MongoDB may have stored."""
         for name, at in archive.moment.streams.items():
-            if name in streams.FILLER_SUBJECTS:
-                await streams.advance(self._bus, name, at.last)
+            if name in streams.FILLER_SUBJECT_BY_STREAM:
+                await streams.advance_sequence(self._bus, name, at.last)
 
     async def compare(self, archive: VerifiedArchive, log: Log) -> None:
-        """Read everything again; raise `CommandError` for a difference from the archive."""
+        """Read the restored data; raise `CommandError` for a difference from the archive."""
         for (database, name), archived in archive.collections.items():
-            restored = (await self._databases[database].tally(name)).end
+            restored = (await self._databases[database].tally_collection(name)).end_record
             if restored != archived:
                 raise CommandError(
                     f"{database}.{name} with {restored.count} documents differs from the archive "
@@ -239,12 +241,12 @@ class _Target:
                 )
             log(f"{database}.{name}: {restored.count} documents equal the archive")
         for name, at in archive.moment.streams.items():
-            if name in streams.FILLER_SUBJECTS:
-                await streams.compare(self._bus, name, at)
+            if name in streams.FILLER_SUBJECT_BY_STREAM:
+                await streams.compare_stream(self._bus, name, at)
 
     async def finish(self) -> None:
         """Create indexes, then remove the marks so that services start."""
         for database in self._databases.values():
             await database.create_indexes()
         for database in self._databases.values():
-            await database.unmark()
+            await database.remove_mark()

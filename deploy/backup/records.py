@@ -1,23 +1,23 @@
 """The records of an archive, in the order in which they are written.
 
-`Head`, `Secrets`; for each stream `StreamHead`, its `Chunk`s and `StreamEnd`; `Moment`; for each
-stream the `Messages` stored between its snapshot and the moment; for each collection
-`CollectionHead`, its `Documents` and `CollectionEnd`; `End`. The archive of a tenant has
-`Sequences` after the moment, and no streams.
+`ArchiveHead`, `Secrets`; for each stream `StreamHead`, its `SnapshotChunk`s and `StreamEnd`;
+`BackupMoment`; for each stream the `StreamMessages` stored between its snapshot and the moment; for
+each collection `CollectionHead`, its `Documents` and `CollectionEnd`; `ArchiveEnd`. The archive of
+a tenant has `NextIds` after the moment, and no streams. Tags are names in stored archives.
 """
 
 from typing import Any
 
 import msgspec
 
-FORMAT = 1
+FORMAT_VERSION = 1
 
 
-class _Base(msgspec.Struct, frozen=True, tag=True):
-    """Base of all records."""
+class _TaggedRecord(msgspec.Struct, frozen=True, tag=True):
+    """Base of the records of an archive; each has a tag."""
 
 
-class Head(_Base, frozen=True):
+class ArchiveHead(_TaggedRecord, frozen=True, tag="Head"):
     """Identification of a backup."""
 
     version: str
@@ -26,16 +26,16 @@ class Head(_Base, frozen=True):
     """Start of the backup in epoch ms."""
     tenant: str | None = None
     """The tenant in this archive; None for a whole installation."""
-    format: int = FORMAT
+    format: int = FORMAT_VERSION
 
 
-class Secrets(_Base, frozen=True):
+class Secrets(_TaggedRecord, frozen=True):
     """The installation's `state.json`; for a tenant, the key of its sealed values."""
 
     state: bytes
 
 
-class StreamHead(_Base, frozen=True):
+class StreamHead(_TaggedRecord, frozen=True):
     """Configuration and state of a stream, as in JetStream's API."""
 
     name: str
@@ -43,18 +43,18 @@ class StreamHead(_Base, frozen=True):
     state: dict[str, Any]
 
 
-class Chunk(_Base, frozen=True):
-    """A chunk of JetStream's snapshot of the current stream."""
+class SnapshotChunk(_TaggedRecord, frozen=True, tag="Chunk"):
+    """Bytes of JetStream's snapshot of the stream in the latest `StreamHead`."""
 
     data: bytes
 
 
-class StreamEnd(_Base, frozen=True):
+class StreamEnd(_TaggedRecord, frozen=True):
     """End of a stream's snapshot."""
 
 
 class StreamPosition(msgspec.Struct, frozen=True):
-    """Position of a stream at the moment of the backup."""
+    """First and last sequence number of a stream, and its number of messages."""
 
     last: int
     """Sequence number of the last message; the restored stream continues after it."""
@@ -62,23 +62,23 @@ class StreamPosition(msgspec.Struct, frozen=True):
     messages: int
 
 
-class Moment(_Base, frozen=True):
-    """The time to which the backup restores."""
+class BackupMoment(_TaggedRecord, frozen=True, tag="Moment"):
+    """The time whose state the backup contains."""
 
     at: int
     """Epoch ms; the backup contains everything acknowledged before."""
     cluster_time: tuple[int, int] | None
-    """MongoDB cluster time at which all databases are read: seconds and ordinal."""
+    """MongoDB cluster time of the databases: epoch seconds, and the ordinal within the second."""
     streams: dict[str, StreamPosition]
 
 
-class Sequences(_Base, frozen=True):
-    """Next id of each sequence (`{service}.{name}`), in the archive of a tenant."""
+class NextIds(_TaggedRecord, frozen=True, tag="Sequences"):
+    """Next id of each id sequence (`{service}.{name}`), in a tenant's archive."""
 
     ends: dict[str, int]
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
+class StreamMessage(msgspec.Struct, frozen=True, array_like=True):
     """A message of a stream."""
 
     sequence: int
@@ -87,15 +87,15 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     payload: bytes
 
 
-class Messages(_Base, frozen=True):
+class StreamMessages(_TaggedRecord, frozen=True, tag="Messages"):
     """Messages that a stream stored after its snapshot."""
 
     stream: str
-    messages: list[Message]
+    messages: list[StreamMessage]
 
 
-class CollectionHead(_Base, frozen=True):
-    """A collection; `options` and `indexes` are BSON, as MongoDB lists them."""
+class CollectionHead(_TaggedRecord, frozen=True):
+    """Start of a collection; `options` and `indexes` are BSON, as MongoDB lists them."""
 
     database: str
     name: str
@@ -104,36 +104,36 @@ class CollectionHead(_Base, frozen=True):
     """`{indexes: […]}` without the index of `_id`."""
 
 
-class Documents(_Base, frozen=True):
-    """Documents of the current collection: concatenated BSON."""
+class Documents(_TaggedRecord, frozen=True):
+    """Concatenated BSON documents of the collection in the latest `CollectionHead`."""
 
     data: bytes
 
 
-class CollectionEnd(_Base, frozen=True):
-    """Number of documents, and the sum of their digests (`databases.Tally`)."""
+class CollectionEnd(_TaggedRecord, frozen=True):
+    """Number of a collection's documents, and their digest (`CollectionTally`)."""
 
     count: int
     digest: bytes
 
 
-class End(_Base, frozen=True):
+class ArchiveEnd(_TaggedRecord, frozen=True, tag="End"):
     """End of a complete archive, with its number of collections."""
 
     collections: int
 
 
-Record = (
-    Head
+ArchiveRecord = (
+    ArchiveHead
     | Secrets
     | StreamHead
-    | Chunk
+    | SnapshotChunk
     | StreamEnd
-    | Moment
-    | Messages
-    | Sequences
+    | BackupMoment
+    | StreamMessages
+    | NextIds
     | CollectionHead
     | Documents
     | CollectionEnd
-    | End
+    | ArchiveEnd
 )

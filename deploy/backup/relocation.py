@@ -28,91 +28,94 @@ from services.workflow.vault import list_contexts
 Document = dict[str, Any]
 
 _THING_SEQUENCE, _FLOW_SEQUENCE = "device.things", "workflow.flows"
-_THING_SIZE = 8
+_DEVICE_ID_BYTES = 8
 """Bytes of the device id at the start of a history key."""
-_FLOW_SERVICE = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
-"""The key of a flow's service contains the flow's id."""
+_FLOW_SERVICE_PATTERN = re.compile(r"\bsystem\.integration\.(\d{7,15})(?![\w-])")
+"""Key of the service that runs a flow; the group is the flow's id."""
 _ID_PATTERN = r"[1-9][0-9]{6,15}"
-_SEQUENCE_BY_NAME = (
+_SEQUENCE_BY_MEMBER_PATTERN = (
     (re.compile(r"device_?id$", re.IGNORECASE), "device.things"),
     (re.compile(r"group_?id$", re.IGNORECASE), "device.device_groups"),
 )
-"""Sequences of ids in client-formatted JSON, by member name."""
-_DEVICES = "devices"
-"""Member of a widget whose value is a list of `{id}` of devices."""
+"""Pairs of a pattern of JSON member names and the id sequence of such members' values."""
+_DEVICES_MEMBER = "devices"
+"""JSON member of a widget: a list of devices, objects with the member `id`."""
 _MAX_ID_DIGITS = 16
 """Maximum number of digits of an id."""
-_GRANTED_SEQUENCES = {
+_SEQUENCE_BY_GRANT_TYPE = {
     "DASHBOARD": "management.dashboards",
     "WORKFLOW": _FLOW_SEQUENCE,
     "DEVICE": _THING_SEQUENCE,
     "DEVICE_GROUP": "device.device_groups",
 }
-_ACTOR_SEQUENCES = {"user": "auth.users", "application": "auth.applications"}
-_AUDITED_SEQUENCES = {
+_SEQUENCE_BY_ACTOR_KIND = {"user": "auth.users", "application": "auth.applications"}
+_SEQUENCE_BY_AUDITED_TYPE = {
     "user": "auth.users",
     "role": "auth.roles",
     "menu": "auth.menus",
     "application": "auth.applications",
     "session": "auth.users",
 }
-"""Id sequences by the type of an object in the audit log; a session has the id of its user."""
+"""Id sequence of audited objects by their type; a session has the id of its user."""
 
 
 @dataclass(frozen=True)
 class Relocation:
-    """Id shifts and seals of one move."""
+    """Id shifts and seals of a tenant's move from a source to a target installation."""
 
     shifts: Mapping[str, int]
     """Number to add to the ids of each sequence (`{service}.{name}`)."""
     ends: Mapping[str, int]
-    """Next id of each sequence at the source; all ids are lower."""
+    """Next unused id of each sequence at the source."""
     tenant: str
     account: tuple[Seal, Seal]
     """The seals of integration secrets: the seal of the source, and that of the target."""
     flows: tuple[Seal, Seal]
     """The seals of flow secrets: the seal of the source, and that of the target."""
     contexts: dict[str, str] = field(default_factory=dict)
-    """Seal context of each flow secret by its mark, which replaces the secret in designs."""
+    """Context with which each flow secret is sealed, by the mark that replaces it in designs."""
 
-    def shifted(self, sequence: str, old: int) -> int:
+    def shift_id(self, sequence: str, old: int) -> int:
         """Return the id at the target for an id at the source."""
         return old + self.shifts.get(sequence, 0)
 
-    def is_id(self, sequence: str, value: int) -> bool:
-        """Return whether a number can be an id of the sequence."""
+    def is_source_id(self, sequence: str, value: int) -> bool:
+        """Return whether a number can be an id of the sequence at the source."""
         return FIRST <= value < self.ends.get(sequence, FIRST)
 
-    def shifted_entity(self, value: int) -> int:
+    def shift_entity_id(self, value: int) -> int:
         """Return the entity id at the target, or `value` if it is not an entity id."""
-        if not self.is_id(_THING_SEQUENCE, value // MEMBERS_PER_THING):
+        if not self.is_source_id(_THING_SEQUENCE, value // MEMBERS_PER_THING):
             return value
         return value + self.shifts.get(_THING_SEQUENCE, 0) * MEMBERS_PER_THING
 
 
-def shift(document: Document, ids: Mapping[str, str], move: Relocation) -> None:
-    """Shift the ids at known paths; `a.b` applies to each element if `a` is a list."""
+def shift_ids(document: Document, ids: Mapping[str, str], move: Relocation) -> None:
+    """Shift the ids at paths in a document; `ids` is the id sequence by path.
+
+    The path `a.b` applies to each element if `a` is a list.
+    """
     for path, sequence in ids.items():
-        _shift_at(document, path.split("."), sequence, move)
+        _shift_ids_at_path(document, path.split("."), sequence, move)
 
 
-def _shift_at(value: Any, path: list[str], sequence: str, move: Relocation) -> None:
+def _shift_ids_at_path(value: Any, path: list[str], sequence: str, move: Relocation) -> None:
     if isinstance(value, list):
         for element in value:
-            _shift_at(element, path, sequence, move)
+            _shift_ids_at_path(element, path, sequence, move)
         return
     if not isinstance(value, dict) or value.get(path[0]) is None:
         return
     if len(path) > 1:
-        _shift_at(value[path[0]], path[1:], sequence, move)
+        _shift_ids_at_path(value[path[0]], path[1:], sequence, move)
     elif isinstance(value[path[0]], list):
-        value[path[0]] = [move.shifted(sequence, old) for old in value[path[0]]]
+        value[path[0]] = [move.shift_id(sequence, old) for old in value[path[0]]]
     else:
-        value[path[0]] = move.shifted(sequence, value[path[0]])
+        value[path[0]] = move.shift_id(sequence, value[path[0]])
 
 
 def rewrite_custom_entity(document: Document, move: Relocation) -> None:
-    """Rename the service of a flow, whose identifier is the (already shifted) flow id."""
+    """Set the identifier of a flow's entity to the (already shifted) flow id."""
     if document.get("flow") is not None:
         document["identifier"] = str(document["flow"])
 
@@ -123,67 +126,69 @@ def rewrite_alarm_state(document: Document, move: Relocation) -> None:
 
 
 def rewrite_alarm(document: Document, move: Relocation) -> None:
-    """Rewrite the ids of the state and of the users in `claimedBy` and `clearedBy`."""
+    """Rewrite the state's key, and user ids in `claimedBy` and `clearedBy`."""
     if "state" in document:
         _, generation, _ = document["state"].split(".")
         document["state"] = f"{document['rule']}.{generation}.{document['device']}"
     for name in ("claimedBy", "clearedBy"):
         if str(document.get(name)).isdecimal():
-            document[name] = str(move.shifted("auth.users", int(document[name])))
+            document[name] = str(move.shift_id("auth.users", int(document[name])))
 
 
 def rewrite_history_key(document: Document, move: Relocation) -> None:
-    """Rewrite the device id at the start of a history key."""
+    """Rewrite the device id at the start of the document's history key."""
     thing, at, sequence = KEY.unpack(document["_id"])
-    document["_id"] = KEY.pack(move.shifted(_THING_SEQUENCE, thing), at, sequence)
+    document["_id"] = KEY.pack(move.shift_id(_THING_SEQUENCE, thing), at, sequence)
 
 
 def rewrite_frame(document: Document, move: Relocation) -> None:
-    """Rewrite the key, the identity and the remembered keys; each starts with the id."""
+    """Rewrite the device id in the frame's key, identity and remembered keys."""
     rewrite_history_key(document, move)
-    thing = document["_id"][:_THING_SIZE]
+    thing = document["_id"][:_DEVICE_ID_BYTES]
     for name in ("i", "h"):
         if name in document:
             keys = document[name]
             several = isinstance(keys, list)
-            made = [thing + bytes(key)[_THING_SIZE:] for key in (keys if several else [keys])]
+            made = [thing + bytes(key)[_DEVICE_ID_BYTES:] for key in (keys if several else [keys])]
             document[name] = made if several else made[0]
 
 
 def rewrite_tagged_entity(document: Document, move: Relocation) -> None:
-    """Rewrite the key, which is an entity id."""
-    document["_id"] = move.shifted_entity(document["_id"])
+    """Shift the entity id that is the key of the document."""
+    document["_id"] = move.shift_entity_id(document["_id"])
 
 
 def rewrite_canvas(document: Document, move: Relocation) -> None:
     """Rewrite the entity ids in widgets, whose JSON clients format."""
     for widget in document["widgets"]:
         widget["data"] = _rewrite_json(widget["data"], move).decode()
-    document["entityIds"] = [move.shifted_entity(old) for old in document.get("entityIds", ())]
+    document["entityIds"] = [move.shift_entity_id(old) for old in document.get("entityIds", ())]
 
 
 def rewrite_attached_canvas(document: Document, move: Relocation) -> None:
-    """Rewrite the canvas of a device, or an additional canvas of a dashboard."""
+    """Rewrite a canvas and the id of its device or dashboard."""
     rewrite_canvas(document, move)
     sequence = (
-        _THING_SEQUENCE if document["attachType"] == "DEVICE" else _GRANTED_SEQUENCES["DASHBOARD"]
+        _THING_SEQUENCE
+        if document["attachType"] == "DEVICE"
+        else _SEQUENCE_BY_GRANT_TYPE["DASHBOARD"]
     )
-    document["attachId"] = move.shifted(sequence, document["attachId"])
+    document["attachId"] = move.shift_id(sequence, document["attachId"])
 
 
 def rewrite_design(document: Document, move: Relocation) -> None:
-    """Rewrite a flow design, and remember the seal contexts of its secrets."""
-    collect_contexts(document, move)
+    """Rewrite the ids in a flow design; add seal contexts to `move.contexts`."""
+    collect_seal_contexts(document, move)
     document["design"] = _rewrite_json(document["design"], move).decode()
 
 
-def collect_contexts(document: Document, move: Relocation) -> None:
-    """Remember the seal contexts of the secrets in a design."""
-    move.contexts.update(list_contexts(move.tenant, document["design"], REGISTRY))
+def collect_seal_contexts(document: Document, move: Relocation) -> None:
+    """Add the seal contexts of the secrets in a flow design to `move.contexts`."""
+    move.contexts.update(list_contexts(move.tenant, document["design"], NODE_REGISTRY))
 
 
 def rewrite_deployed_flow(document: Document, move: Relocation) -> None:
-    """Rewrite a deployed flow (`deployed` or `flow`) and the settings of its timer."""
+    """Rewrite the ids in a deployed flow (`deployed` or `flow`) and its timer."""
     for name in ("deployed", "flow"):
         if name in document:
             document[name] = _rewrite_json(document[name], move, flow=True)
@@ -236,21 +241,21 @@ RESEALING_REWRITES = (
 def rewrite_grant(document: Document, move: Relocation) -> None:
     """Rewrite the id of the granted resource."""
     if document["type"] == "ENTITY":
-        document["id"] = move.shifted_entity(document["id"])
-    elif document["type"] in _GRANTED_SEQUENCES:
-        document["id"] = move.shifted(_GRANTED_SEQUENCES[document["type"]], document["id"])
+        document["id"] = move.shift_entity_id(document["id"])
+    elif document["type"] in _SEQUENCE_BY_GRANT_TYPE:
+        document["id"] = move.shift_id(_SEQUENCE_BY_GRANT_TYPE[document["type"]], document["id"])
 
 
 def rewrite_audit_entry(document: Document, move: Relocation) -> None:
     """Rewrite actor and object of an audit entry; ids are strings there."""
     for part, kind, sequences in (
-        ("actor", "kind", _ACTOR_SEQUENCES),
-        ("object", "type", _AUDITED_SEQUENCES),
+        ("actor", "kind", _SEQUENCE_BY_ACTOR_KIND),
+        ("object", "type", _SEQUENCE_BY_AUDITED_TYPE),
     ):
         reference = document.get(part, {})
         sequence = sequences.get(reference.get(kind, ""))
         if sequence and re.fullmatch(_ID_PATTERN, reference.get("id", "")):  # the operator has id 0
-            reference["id"] = str(move.shifted(sequence, int(reference["id"])))
+            reference["id"] = str(move.shift_id(sequence, int(reference["id"])))
 
 
 def _reseal(sealed: str, context: str, seals: tuple[Seal, Seal]) -> str:
@@ -268,7 +273,7 @@ def _rewrite_json(text: str | bytes, move: Relocation, *, flow: bool = False) ->
     except msgspec.DecodeError:
         return text.encode() if isinstance(text, str) else text
     if flow:
-        content["flowId"] = move.shifted(_FLOW_SEQUENCE, content["flowId"])
+        content["flowId"] = move.shift_id(_FLOW_SEQUENCE, content["flowId"])
     return msgspec.json.encode(_rewrite_value(content, move))
 
 
@@ -279,22 +284,22 @@ def _rewrite_value(value: Any, move: Relocation) -> Any:
         return [_rewrite_value(element, move) for element in value]
     if isinstance(value, str):
         return _rewrite_text(value, move)
-    return move.shifted_entity(value) if type(value) is int else value
+    return move.shift_entity_id(value) if type(value) is int else value
 
 
 def _rewrite_text(value: str, move: Relocation) -> str:
     if value.isascii() and value.isdigit() and len(value) <= _MAX_ID_DIGITS:
-        return str(move.shifted_entity(int(value)))
-    return _FLOW_SERVICE.sub(lambda found: _rewrite_flow_service(found, move), value)
+        return str(move.shift_entity_id(int(value)))
+    return _FLOW_SERVICE_PATTERN.sub(lambda found: _rewrite_flow_service(found, move), value)
 
 
 def _rewrite_member(name: str, value: Any, move: Relocation) -> Any:
-    if name == _DEVICES and isinstance(value, list):
+    if name == _DEVICES_MEMBER and isinstance(value, list):
         return [_rewrite_listed_device(device, move) for device in value]
-    for pattern, sequence in _SEQUENCE_BY_NAME:
+    for pattern, sequence in _SEQUENCE_BY_MEMBER_PATTERN:
         if pattern.search(name) and re.fullmatch(_ID_PATTERN, str(value)):
-            is_id = move.is_id(sequence, int(value))
-            return type(value)(move.shifted(sequence, int(value))) if is_id else value
+            is_id = move.is_source_id(sequence, int(value))
+            return type(value)(move.shift_id(sequence, int(value))) if is_id else value
     return _rewrite_value(value, move)
 
 
@@ -307,15 +312,15 @@ def _rewrite_listed_device(value: Any, move: Relocation) -> Any:
 
 def _rewrite_flow_service(match: re.Match[str], move: Relocation) -> str:
     flow = int(match[1])
-    if not move.is_id(_FLOW_SEQUENCE, flow):
+    if not move.is_source_id(_FLOW_SEQUENCE, flow):
         return match[0]
-    return f"system.integration.{move.shifted(_FLOW_SEQUENCE, flow)}"
+    return f"system.integration.{move.shift_id(_FLOW_SEQUENCE, flow)}"
 
 
-def _node_registry() -> Registry:
-    """Return the node types, to inspect designs only."""
+def _create_node_registry() -> Registry:
+    """Return a registry of the node types that can inspect designs, but not run them."""
     nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
     return create_registry(nothing, nothing, nothing)
 
 
-REGISTRY = _node_registry()
+NODE_REGISTRY = _create_node_registry()

@@ -25,14 +25,14 @@ from botocore.exceptions import (
 )
 from botocore.session import get_session
 
-from deploy.backup.storage import MAX_SECONDS, S3, StoredBackup, sort_backups
+from deploy.backup.storage import MAX_BACKUP_SECONDS, S3_SCHEME, StoredBackup, parse_backups
 from deploy.platform.errors import CommandError
 
 _PART_BYTES = 64 * 1024**2
-"""Size of all parts but the last; S3 allows 10,000 parts, so 640 GB."""
+"""Bytes of each part of an upload but the last; S3 allows 10,000 parts, so 640 GB."""
 _RANGE_BYTES = 16 * 1024**2
 """Bytes of a backup that one request reads."""
-_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 _FULL_STATUS, _FULL_CODES = 507, frozenset({"QuotaExceeded", "XMinioStorageFull"})
 """Status and error codes of stores without space."""
 
@@ -41,14 +41,14 @@ class S3Storage:
     """Backups under a prefix of a bucket."""
 
     def __init__(self, url: str) -> None:
-        """Raise `CommandError` if `url` names no bucket."""
-        self._bucket, _, prefix = url.removeprefix(S3).rstrip("/").partition("/")
+        """Connect to `s3://BUCKET/PREFIX`; raise `CommandError` if `url` names no bucket."""
+        self._bucket, _, prefix = url.removeprefix(S3_SCHEME).rstrip("/").partition("/")
         if not self._bucket:
-            raise CommandError(f"{url} names no bucket: give {S3}BUCKET/PREFIX")
+            raise CommandError(f"{url} names no bucket: give {S3_SCHEME}BUCKET/PREFIX")
         self._prefix = f"{prefix}/" if prefix else ""
         config = Config(
             connect_timeout=10,
-            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": _MAX_ATTEMPTS},
             # Not every S3-compatible store knows the newer checksums.
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
@@ -61,13 +61,13 @@ class S3Storage:
 
     def locate(self, name: str) -> str:
         """Return the URL of a backup."""
-        return f"{S3}{self._bucket}/{self._prefix}{name}"
+        return f"{S3_SCHEME}{self._bucket}/{self._prefix}{name}"
 
     def list_backups(self) -> list[StoredBackup]:
         """Return the complete backups, oldest first."""
         with self._convert_errors():
-            pages = self._client.get_paginator("list_objects_v2").paginate(**self._below_prefix)
-            return sort_backups(
+            pages = self._client.get_paginator("list_objects_v2").paginate(**self._list_arguments)
+            return parse_backups(
                 (item["Key"].removeprefix(self._prefix), item["Size"])
                 for page in pages
                 for item in page.get("Contents", [])
@@ -78,7 +78,7 @@ class S3Storage:
         """Upload a backup; delete its parts on failure."""
         with self._convert_errors():
             self._abort_interrupted_uploads()
-            upload = _Upload(self._client, self._object(name))
+            upload = _Upload(self._client, self._object_arguments(name))
             try:
                 yield cast("BinaryIO", upload)
                 upload.complete()
@@ -90,43 +90,45 @@ class S3Storage:
     def open_backup(self, name: str) -> Iterator[BinaryIO]:
         """Read a backup in ranges; a lost connection repeats one range only."""
         with self._convert_errors():
-            head = self._client.head_object(**self._object(name))
-            request = {**self._object(name), "IfMatch": head["ETag"]}
+            head = self._client.head_object(**self._object_arguments(name))
+            request = {**self._object_arguments(name), "IfMatch": head["ETag"]}
             download = _Download(self._client, request, head["ContentLength"])
             yield io.BufferedReader(download)
 
     def delete_backup(self, name: str) -> None:
         """Delete a backup."""
         with self._convert_errors():
-            self._client.delete_object(**self._object(name))
+            self._client.delete_object(**self._object_arguments(name))
 
-    def measure_disk(self) -> tuple[int, int]:
+    def measure_used_and_total(self) -> tuple[int, int]:
         """Return zeros: a bucket has no fixed size."""
         return 0, 0
 
-    def _object(self, name: str) -> dict[str, Any]:
+    def _object_arguments(self, name: str) -> dict[str, Any]:
         return {"Bucket": self._bucket, "Key": self._prefix + name}
 
     @property
-    def _below_prefix(self) -> dict[str, Any]:
+    def _list_arguments(self) -> dict[str, Any]:
         return {"Bucket": self._bucket, "Prefix": self._prefix + "thingway-"}
 
     def _abort_interrupted_uploads(self) -> None:
         """Delete the parts of uploads that a kill interrupted; storage costs money."""
-        oldest = datetime.now(UTC) - timedelta(seconds=MAX_SECONDS)
-        pages = self._client.get_paginator("list_multipart_uploads").paginate(**self._below_prefix)
+        oldest = datetime.now(UTC) - timedelta(seconds=MAX_BACKUP_SECONDS)
+        pages = self._client.get_paginator("list_multipart_uploads").paginate(
+            **self._list_arguments
+        )
         for page in pages:
             for upload in page.get("Uploads", []):
                 name = upload["Key"].removeprefix(self._prefix)
                 if StoredBackup.parse(name, 0) and upload["Initiated"] < oldest:
                     self._client.abort_multipart_upload(
-                        **self._object(name), UploadId=upload["UploadId"]
+                        **self._object_arguments(name), UploadId=upload["UploadId"]
                     )
 
     @contextlib.contextmanager
     def _convert_errors(self) -> Iterator[None]:
         """Turn errors of the store into a `CommandError` that names the bucket."""
-        place = f"{S3}{self._bucket}/{self._prefix}"
+        place = f"{S3_SCHEME}{self._bucket}/{self._prefix}"
         try:
             yield
         except ClientError as error:
@@ -167,7 +169,7 @@ class _Upload(io.RawIOBase):
         return len(data)
 
     def complete(self) -> None:
-        """Upload the rest, and let the object appear."""
+        """Upload the last part and complete the upload, so that the object appears."""
         if self._buffer:
             self._send_part()
         self._client.complete_multipart_upload(
@@ -175,7 +177,7 @@ class _Upload(io.RawIOBase):
         )
 
     def abort(self) -> None:
-        """Delete the parts. If the store is unreachable, the next backup does."""
+        """Delete the uploaded parts; the next backup does it after a failure."""
         with contextlib.suppress(BotoCoreError, ClientError):
             self._client.abort_multipart_upload(**self._target)
 
@@ -214,12 +216,12 @@ class _Download(io.RawIOBase):
 
     def _read_range(self) -> bytes:
         last = min(self._at + _RANGE_BYTES, self._size) - 1
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 answer = self._client.get_object(**self._wanted, Range=f"bytes={self._at}-{last}")
                 content: bytes = answer["Body"].read()
             except (IncompleteReadError, ReadTimeoutError, ResponseStreamingError):
-                if attempt == _ATTEMPTS:
+                if attempt == _MAX_ATTEMPTS:
                     raise
             else:
                 break

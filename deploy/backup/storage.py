@@ -15,13 +15,13 @@ from deploy.platform.errors import CommandError
 from deploy.platform.files import create_private_directory, writing_private
 from libs.common.clock import from_ms
 
-S3 = "s3://"
-DAY = 24 * 3600
-MAX_SECONDS = DAY
-"""Longest duration of a backup; older incomplete files and uploads were interrupted."""
-_SUFFIX = ".backup"
-_TIME = "%Y%m%dT%H%M%SZ"
-_NAME = re.compile(r"thingway(?:-(?P<tenant>[\w-]+))?-(?P<time>\d{8}T\d{6}Z)\.backup")
+S3_SCHEME = "s3://"
+DAY_SECONDS = 24 * 3600
+MAX_BACKUP_SECONDS = DAY_SECONDS
+"""Maximum duration of a backup; incomplete files and uploads older than this are deleted."""
+_BACKUP_SUFFIX = ".backup"
+_TIME_FORMAT = "%Y%m%dT%H%M%SZ"
+_NAME_PATTERN = re.compile(r"thingway(?:-(?P<tenant>[\w-]+))?-(?P<time>\d{8}T\d{6}Z)\.backup")
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class StoredBackup:
     @classmethod
     def parse(cls, name: str, size: int) -> "StoredBackup | None":
         """Return the backup with this name; None if it is not the name of a backup."""
-        match = _NAME.fullmatch(name)
+        match = _NAME_PATTERN.fullmatch(name)
         if match is None:
             return None
         try:
-            started = datetime.strptime(match["time"], _TIME).replace(tzinfo=UTC)
+            started = datetime.strptime(match["time"], _TIME_FORMAT).replace(tzinfo=UTC)
         except ValueError:
             return None
         return cls(name, size, match["tenant"], started)
@@ -56,7 +56,7 @@ class Storage(Protocol):
         """Return the complete backups, oldest first."""
 
     def create_backup(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """Write a backup, which gets its name when the block ends without an error."""
+        """Yield a stream for a backup, which gets `name` after a block without error."""
 
     def open_backup(self, name: str) -> AbstractContextManager[BinaryIO]:
         """Read a backup."""
@@ -64,8 +64,8 @@ class Storage(Protocol):
     def delete_backup(self, name: str) -> None:
         """Delete a backup."""
 
-    def measure_disk(self) -> tuple[int, int]:
-        """Return used bytes and size of the volume; zeros if it has no fixed size."""
+    def measure_used_and_total(self) -> tuple[int, int]:
+        """Return used and total bytes of the volume; zeros if it has no fixed size."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class FolderStorage:
 
     def list_backups(self) -> list[StoredBackup]:
         """Return the complete backups, oldest first."""
-        return sort_backups(self._sizes())
+        return parse_backups(self._list_names_and_sizes())
 
-    def _sizes(self) -> Iterator[tuple[str, int]]:
+    def _list_names_and_sizes(self) -> Iterator[tuple[str, int]]:
         for path in self.directory.iterdir():
             with contextlib.suppress(FileNotFoundError):  # another backup may rename it
                 yield path.name, path.stat().st_size
@@ -91,9 +91,9 @@ class FolderStorage:
     def create_backup(self, name: str) -> Iterator[BinaryIO]:
         """Write a backup under another name, then rename it."""
         create_private_directory(self.directory)
-        for path in self.directory.glob(f".thingway-*{_SUFFIX}.*"):
+        for path in self.directory.glob(f".thingway-*{_BACKUP_SUFFIX}.*"):
             with contextlib.suppress(FileNotFoundError):  # another backup may rename it
-                if path.stat().st_mtime < time.time() - MAX_SECONDS:
+                if path.stat().st_mtime < time.time() - MAX_BACKUP_SECONDS:
                     path.unlink()
         with writing_private(self.directory / name) as out:
             yield out
@@ -106,15 +106,15 @@ class FolderStorage:
         """Delete a backup."""
         (self.directory / name).unlink()
 
-    def measure_disk(self) -> tuple[int, int]:
-        """Return used bytes and size of the volume."""
+    def measure_used_and_total(self) -> tuple[int, int]:
+        """Return used and total bytes of the volume."""
         disk = shutil.disk_usage(self.directory)
         return disk.used, disk.total
 
 
 def open_storage(folder: str) -> Storage:
     """Return the storage at a path or `s3://BUCKET/PREFIX`; raise `CommandError`."""
-    if not folder.startswith(S3):
+    if not folder.startswith(S3_SCHEME):
         return FolderStorage(Path(folder))
     from deploy.backup.s3 import S3Storage  # noqa: PLC0415 - only S3 loads its library
 
@@ -122,32 +122,34 @@ def open_storage(folder: str) -> Storage:
 
 
 def find_backup(source: str) -> tuple[Storage, str]:
-    """Return a storage and the name of a backup in it.
+    """Return the storage of the backup at `source`, and the backup's name in it.
 
     `source` is a backup, a folder, or a prefix of a bucket. In a folder or prefix, the newest
     backup of the whole installation is chosen. Raises `CommandError` if it has none.
     """
     path = Path(source)
-    if source.startswith(S3) and source.endswith(_SUFFIX):
+    if source.startswith(S3_SCHEME) and source.endswith(_BACKUP_SUFFIX):
         folder, _, name = source.rpartition("/")
         return open_storage(folder), name
-    if not source.startswith(S3) and not path.is_dir():
+    if not source.startswith(S3_SCHEME) and not path.is_dir():
         return FolderStorage(path.parent), path.name
     storage = open_storage(source)
     whole = [backup.name for backup in storage.list_backups() if backup.tenant is None]
     if not whole:
-        raise CommandError(f"{source} contains no backup of all tenants (thingway-TIME{_SUFFIX})")
+        raise CommandError(
+            f"{source} contains no backup of all tenants (thingway-TIME{_BACKUP_SUFFIX})"
+        )
     return storage, whole[-1]
 
 
-def name_backup(started: int, tenant: str | None) -> str:
+def build_backup_name(started: int, tenant: str | None) -> str:
     """Return the name of a backup that started at an epoch ms."""
     owner = "" if tenant is None else f"-{tenant}"
-    return f"thingway{owner}-{from_ms(started):{_TIME}}{_SUFFIX}"
+    return f"thingway{owner}-{from_ms(started):{_TIME_FORMAT}}{_BACKUP_SUFFIX}"
 
 
-def sort_backups(files: Iterator[tuple[str, int]]) -> list[StoredBackup]:
-    """Return the backups among files (names and sizes), oldest first."""
+def parse_backups(files: Iterator[tuple[str, int]]) -> list[StoredBackup]:
+    """Return the backups among files (pairs of name and size), oldest first."""
     parsed = (StoredBackup.parse(name, size) for name, size in files)
     return sorted((each for each in parsed if each), key=lambda backup: backup.started)
 
@@ -168,5 +170,6 @@ def choose_expired(
     return [
         backup
         for backup in older
-        if keep_days is None or (last.started - backup.started).total_seconds() > keep_days * DAY
+        if keep_days is None
+        or (last.started - backup.started).total_seconds() > keep_days * DAY_SECONDS
     ]

@@ -25,7 +25,7 @@ _REDIS_USER = "auth"
 
 @dataclass(frozen=True, kw_only=True)
 class Stores:
-    """The stores of one installation. A URL with credentials is used as it is."""
+    """Addresses of an installation's stores. A URL with credentials is used unchanged."""
 
     state: State
     mongo_url: str
@@ -37,7 +37,7 @@ class Stores:
 
     @classmethod
     def from_launcher(cls, state: State, addresses: Addresses) -> "Stores":
-        """Return the stores that the launcher started."""
+        """Return the addresses of the stores that the launcher started on this machine."""
         return cls(
             state=state,
             mongo_url=f"mongodb://{LOOPBACK}:{state.ports['mongod']}/?directConnection=true",
@@ -51,38 +51,38 @@ class Stores:
 
     @property
     def has_administrator(self) -> bool:
-        """Return whether this installation administers its MongoDB."""
+        """Return whether the administrator's password of this MongoDB is known."""
         return mongo_server.ADMIN_SECRET in self.state.secrets and "@" not in self.mongo_url
 
     def connect_administrator(self) -> AbstractAsyncContextManager[Client]:
         """Connect to MongoDB as its administrator."""
         password = self.state.secrets[mongo_server.ADMIN_SECRET]
-        return databases.connect(self._mongo(mongo_server.ADMIN, password, "admin"))
+        return databases.connect(self._build_mongo_url(mongo_server.ADMIN, password, "admin"))
 
     @property
-    def users(self) -> list[DatabaseUser]:
-        """Return the user of each database."""
+    def database_users(self) -> list[DatabaseUser]:
+        """Return the MongoDB user of each database."""
         return services.database_users(self.state)
 
     def mongo_url_for(self, user: DatabaseUser) -> str:
         """Return MongoDB's URL for a user."""
         if not self.has_logins:
             return self.mongo_url
-        return self._mongo(user.name, user.password, user.database)
+        return self._build_mongo_url(user.name, user.password, user.database)
 
     @contextlib.asynccontextmanager
     async def connect_writers(self) -> AsyncIterator[dict[str, Client]]:
-        """Connect to each database as the user of its service."""
+        """Yield a client per database, logged in as the user of its service."""
         async with contextlib.AsyncExitStack() as stack:
             yield {
                 user.database: await stack.enter_async_context(
                     databases.connect(self.mongo_url_for(user))
                 )
-                for user in self.users
+                for user in self.database_users
             }
 
     @contextlib.asynccontextmanager
-    async def bus(self, user: str) -> AsyncIterator[Bus]:
+    async def connect_bus(self, user: str) -> AsyncIterator[Bus]:
         """Connect to NATS as one of its users."""
         try:
             password = self.state.secrets.get(f"nats.{user}", "")
@@ -100,17 +100,17 @@ class Stores:
         if not self.redis_url:
             return 0
         password = self.state.secrets.get(f"redis.{_REDIS_USER}", "")
-        async with connect_redis(_with_login(self.redis_url, _REDIS_USER, password)) as client:
+        async with connect_redis(_add_login(self.redis_url, _REDIS_USER, password)) as client:
             return int(await client.dbsize())
 
-    def _mongo(self, user: str, password: str, source: str) -> str:
-        url = _with_login(self.mongo_url, user, password)
+    def _build_mongo_url(self, user: str, password: str, source: str) -> str:
+        url = _add_login(self.mongo_url, user, password)
         if url == self.mongo_url:
             return url
         return f"{url}{'&' if urlsplit(url).query else '?'}authSource={source}"
 
 
-def _with_login(url: str, user: str, password: str) -> str:
+def _add_login(url: str, user: str, password: str) -> str:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         return url

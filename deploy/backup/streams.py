@@ -7,7 +7,7 @@ They leave out the consumers, so all messages are delivered again; the history i
 already exist.
 
 History keys contain stream sequences. Therefore a restored stream must continue after the last
-sequence of the moment: `advance` fills the gap with messages and deletes them.
+sequence of the moment: `advance_sequence` fills the gap with messages and deletes them.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
-from deploy.backup.records import Message, StreamHead, StreamPosition
+from deploy.backup.records import StreamHead, StreamMessage, StreamPosition
 from deploy.platform.admin import JetStreamReply, call_jetstream
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, OutgoingMessage
@@ -42,36 +42,36 @@ from libs.common.bus.streams import (
 )
 from libs.common.bus.subjects import down_command, partitioned, up
 
-_QOS_2 = ("$MQTT_out", "$MQTT_qos2in")
+_QOS_2_STREAMS = ("$MQTT_out", "$MQTT_qos2in")
 """Streams for QoS 2, which is off: empty, and in memory under `thingway up`."""
-COMPLETED_STREAMS = (EVENTS, *EVENT_PARTITIONS, DEAD)
-_MQTT_STREAMS = (*(name for name in STREAMS if name.startswith("$")), *_QOS_2)
-SNAPSHOT_STREAMS = (*COMPLETED_STREAMS, *_MQTT_STREAMS, *UPLINKS)
-"""Streams in the order of their snapshots."""
-COPIED_STREAMS = tuple(name for name in SNAPSHOT_STREAMS if name not in (RETAINED, *_QOS_2))
-"""Streams that a backup copies: without retained messages, which no service reads, and QoS 2."""
-FILLER_SUBJECTS = {
+STREAMS_WITH_LATER_MESSAGES = (EVENTS, *EVENT_PARTITIONS, DEAD)
+_MQTT_STREAMS = (*(name for name in STREAMS if name.startswith("$")), *_QOS_2_STREAMS)
+SNAPSHOT_STREAMS = (*STREAMS_WITH_LATER_MESSAGES, *_MQTT_STREAMS, *UPLINKS)
+"""All streams, in the order of their snapshots."""
+COPIED_STREAMS = tuple(name for name in SNAPSHOT_STREAMS if name not in (RETAINED, *_QOS_2_STREAMS))
+"""Streams that a backup contains: without retained messages, which no service reads, and QoS 2."""
+FILLER_SUBJECT_BY_STREAM = {
     **{name: restored_event(name) for name in EVENT_PARTITIONS},
     **{name: partitioned("0", "restored", number) for number, name in enumerate(UPLINK_PARTITIONS)},
     UPLINK: up("0", "restored.0"),
     EVENTS: "event.restored",
     DEAD: "dead.restored",
 }
-"""Subjects of the messages that `advance` publishes; no service runs yet.
+"""Subjects of the messages that `advance_sequence` publishes; no service runs yet.
 
-That of `UPLINK` has five tokens, because nats-server maps those of four tokens to partitions.
+The subject of `UPLINK` has five tokens, because nats-server maps four tokens to partitions.
 """
-_CHUNK = 512 * 1024
-"""Bytes per snapshot message; the server sends up to 8 MiB ahead of acknowledgements."""
-_MESSAGE_ID = "Nats-Msg-Id"
+_CHUNK_BYTES = 512 * 1024
+"""Maximum bytes per chunk of a snapshot; the server sends up to 8 MiB before an acknowledgement."""
+_MESSAGE_ID_HEADER = "Nats-Msg-Id"
 _API_SECONDS = 10.0
 _CHUNK_SECONDS = 60.0
 _FINISH_SECONDS = 600.0
-"""Time for the server to load a restored stream of 8 GiB."""
-_TRIES = 10
+"""Maximum seconds in which the server must load a restored stream; 8 GiB are possible."""
+_MAX_SNAPSHOT_ATTEMPTS = 10
 """Maximum attempts to take a snapshot of `$MQTT_msgs` without write-only values."""
-_BATCH = 500
-"""Messages per fetch or publish; `UPLINK` stores at most 10,000 per subject."""
+_BATCH_MESSAGES = 500
+"""Maximum messages per fetch or publish; `UPLINK` stores at most 10,000 per subject."""
 
 
 async def _request(
@@ -87,7 +87,7 @@ def _require_success(answer: JetStreamReply, what: str) -> JetStreamReply:
     return answer
 
 
-async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | bytes]:
+async def snapshot_stream(client: Client, name: str) -> AsyncIterator[StreamHead | bytes]:
     """Yield the head of a stream's snapshot and then its chunks.
 
     Yields nothing if the stream does not exist. Raises `CommandError` if the server aborts the
@@ -99,7 +99,11 @@ async def snapshot(client: Client, name: str) -> AsyncIterator[StreamHead | byte
         # A cluster does not answer a request for the snapshot of a missing stream.
         if (await call_jetstream(client, f"STREAM.INFO.{name}")).is_missing:
             return
-        body = {"deliver_subject": inbox, "chunk_size": _CHUNK, "no_consumers": name in UPLINKS}
+        body = {
+            "deliver_subject": inbox,
+            "chunk_size": _CHUNK_BYTES,
+            "no_consumers": name in UPLINKS,
+        }
         answer = await call_jetstream(client, f"STREAM.SNAPSHOT.{name}", body)
         _require_success(answer, f"a snapshot of {name}")
         yield StreamHead(name, answer.config, answer.state)
@@ -119,11 +123,11 @@ async def snapshot_without_secrets(
     `delete_secrets` deletes such messages and returns whether there were any. In that case the
     snapshot may contain some, and is repeated. Raises `CommandError` after too many attempts.
     """
-    for _ in range(_TRIES):
+    for _ in range(_MAX_SNAPSHOT_ATTEMPTS):
         await delete_secrets()
         head: StreamHead | None = None
         with TemporaryFile() as chunks:
-            async for piece in snapshot(client, MQTT):
+            async for piece in snapshot_stream(client, MQTT):
                 if isinstance(piece, StreamHead):
                     head = piece
                 else:
@@ -134,7 +138,7 @@ async def snapshot_without_secrets(
                 continue
             yield head
             chunks.seek(0)
-            while chunk := chunks.read(_CHUNK):
+            while chunk := chunks.read(_CHUNK_BYTES):
                 yield chunk
         return
     raise CommandError(
@@ -142,16 +146,16 @@ async def snapshot_without_secrets(
     )
 
 
-async def delete_secrets(bus: Bus, commands: Mapping[str, Collection[int]]) -> bool:
-    """Delete the stored messages of commands (ids by SN); return whether any existed."""
+async def delete_command_messages(bus: Bus, commands: Mapping[str, Collection[int]]) -> bool:
+    """Delete MQTT messages of commands (ids by SN); return whether any existed."""
     deleted = 0
     for sn, ids in commands.items():
         subject = f"$MQTT.msgs.{down_command(sn)}"
-        deleted += await delete_messages(bus, MQTT, subject, partial(_belongs_to, ids))
+        deleted += await delete_messages(bus, MQTT, subject, partial(_contains_command, ids))
     return deleted > 0
 
 
-def _belongs_to(ids: Collection[int], payload: bytes) -> bool:
+def _contains_command(ids: Collection[int], payload: bytes) -> bool:
     try:
         return msgspec.json.decode(payload).get("commandId") in ids
     except (msgspec.DecodeError, AttributeError):
@@ -159,7 +163,7 @@ def _belongs_to(ids: Collection[int], payload: bytes) -> bool:
 
 
 async def _next_chunk(subscription: Any, name: str) -> Msg | None:
-    """Return the next chunk; None after the last."""
+    """Return the next chunk of a snapshot; None after the last."""
     try:
         message: Msg = await subscription.next_msg(_CHUNK_SECONDS)
     except NatsTimeout as error:
@@ -182,12 +186,14 @@ async def read_position(bus: Bus, name: str) -> StreamPosition | None:
     return StreamPosition(state.last_seq, state.first_seq, state.messages)
 
 
-def is_copy(head: StreamHead) -> bool:
-    """Return whether a stream only contains copies from partitions, also if restored."""
+def is_partition_copy(head: StreamHead) -> bool:
+    """Return whether the stream only contains copies of events in partitions."""
     return head.name == EVENTS and ANY_EVENT not in head.config["subjects"]
 
 
-async def read_messages(bus: Bus, name: str, after: int, last: int) -> AsyncIterator[list[Message]]:
+async def read_messages(
+    bus: Bus, name: str, after: int, last: int
+) -> AsyncIterator[list[StreamMessage]]:
     """Yield the messages of a stream after sequence `after` up to `last`, in batches."""
     if after >= last:
         return
@@ -203,7 +209,7 @@ async def read_messages(bus: Bus, name: str, after: int, last: int) -> AsyncIter
         while reached < last:
             try:
                 messages = await subscription.fetch(
-                    min(_BATCH, last - reached), timeout=_API_SECONDS
+                    min(_BATCH_MESSAGES, last - reached), timeout=_API_SECONDS
                 )
             except NatsTimeout as error:
                 if (at := await read_position(bus, name)) is None or at.messages == 0:
@@ -212,7 +218,7 @@ async def read_messages(bus: Bus, name: str, after: int, last: int) -> AsyncIter
             sequences = [message.metadata.sequence.stream for message in messages]
             reached = sequences[-1]
             yield [
-                Message(sequence, message.subject, message.headers, message.data)
+                StreamMessage(sequence, message.subject, message.headers, message.data)
                 for sequence, message in zip(sequences, messages, strict=True)
                 if sequence <= last
             ]
@@ -241,22 +247,22 @@ class StreamRestore:
         )
         self._to = answer.deliver_subject
 
-    async def chunk(self, data: bytes) -> None:
+    async def send_chunk(self, data: bytes) -> None:
         """Send a chunk of the snapshot."""
         answer = await self._client.request(self._to, data, timeout=_CHUNK_SECONDS)
         if answer.data:
             decoded = msgspec.json.decode(answer.data, type=JetStreamReply)
             _require_success(decoded, f"a chunk of {self._head.name}")
 
-    async def end(self) -> None:
+    async def finish(self) -> None:
         """Finish the restore and wait until the server has loaded the stream."""
         answer = await self._client.request(self._to, b"", timeout=_FINISH_SECONDS)
         decoded = msgspec.json.decode(answer.data, type=JetStreamReply)
         _require_success(decoded, f"the restored stream {self._head.name}")
 
 
-async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:
-    """Publish messages that are missing from the snapshot, under their old sequences."""
+async def publish_missing_messages(bus: Bus, name: str, messages: Sequence[StreamMessage]) -> None:
+    """Publish messages that the snapshot lacks; each keeps its sequence number."""
     transform = (await bus.js.stream_info(name)).config.subject_transform
     prefix = transform.src.removesuffix(ANY_EVENT) if transform else ""
     last = (await require_position(bus, name)).last
@@ -267,17 +273,19 @@ async def replay(bus: Bus, name: str, messages: Sequence[Message]) -> None:
         if message.sequence > last + 1:
             await bus.publish(batch)
             batch = []
-            await advance(bus, name, message.sequence - 1)
+            await advance_sequence(bus, name, message.sequence - 1)
         batch.append(
             OutgoingMessage(
-                prefix + message.subject, message.payload, headers=_message_headers(message.headers)
+                prefix + message.subject,
+                message.payload,
+                headers=_remove_server_headers(message.headers),
             )
         )
         last = message.sequence
     await bus.publish(batch)
 
 
-def _message_headers(headers: dict[str, str] | None) -> dict[str, str]:
+def _remove_server_headers(headers: dict[str, str] | None) -> dict[str, str]:
     """Return the headers of a message without those that instruct the server.
 
     The message id stays, so that an outbox entry published again after the restore is dropped as a
@@ -286,16 +294,16 @@ def _message_headers(headers: dict[str, str] | None) -> dict[str, str]:
     return {
         key: value
         for key, value in (headers or {}).items()
-        if key == _MESSAGE_ID or not key.startswith("Nats-")
+        if key == _MESSAGE_ID_HEADER or not key.startswith("Nats-")
     }
 
 
-async def advance(bus: Bus, name: str, last: int) -> None:
-    """Let the next message of a stream get a sequence above `last`."""
+async def advance_sequence(bus: Bus, name: str, last: int) -> None:
+    """Publish and delete messages until the last sequence is at least `last`."""
     reached = (await require_position(bus, name)).last
-    filler = OutgoingMessage(FILLER_SUBJECTS[name], b"")
+    filler = OutgoingMessage(FILLER_SUBJECT_BY_STREAM[name], b"")
     while reached < last:
-        count = min(last - reached, _BATCH)
+        count = min(last - reached, _BATCH_MESSAGES)
         await bus.publish([filler] * count)
         await bus.js.purge_stream(name, subject=filler.subject)
         reached += count
@@ -309,14 +317,17 @@ async def require_position(bus: Bus, name: str) -> StreamPosition:
     return at
 
 
-async def compare(bus: Bus, name: str, expected: StreamPosition) -> None:
-    """Raise `CommandError` if the stream lacks messages that have not expired.
+async def compare_stream(bus: Bus, name: str, expected: StreamPosition) -> None:
+    """Raise `CommandError` unless a stream is complete up to the expected end.
 
-    The number of waiting reports is not compared: it changes during a snapshot.
+    Expired messages may be missing. The number of reports in `UPLINK` is not compared, because it
+    changes during a snapshot.
     """
     position = await require_position(bus, name)
     expired = max(position.first - expected.first, 0)
-    is_short = name in COMPLETED_STREAMS and position.messages < expected.messages - expired
+    is_short = (
+        name in STREAMS_WITH_LATER_MESSAGES and position.messages < expected.messages - expired
+    )
     if position.last != expected.last or is_short:
         raise CommandError(
             f"{name} has {position.messages} messages up to {position.last}, the archive "

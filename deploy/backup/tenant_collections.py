@@ -25,38 +25,38 @@ class Lookup(Enum):
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of `TENANT_COLLECTIONS`: one collection with documents of tenants."""
+class TenantCollection:
+    """A collection with documents of tenants, how to find them, and their ids."""
 
     name: str
     """`{service}.{collection}`; `history_*` means the collections of all weeks."""
     lookup: str | Lookup
     """The field that names the tenant, or another way to find its documents."""
     ids: Mapping[str, str] = field(default_factory=dict)
-    """Id sequence of each field that holds ids."""
+    """Id sequence by field path, for each field that holds ids."""
     rewrite: Callable[[Document, Relocation], None] | None = None
     """Rewrites further fields of a document after `ids` were shifted."""
     shared: bool = False
     """Whether the target may already have equal documents, which are then skipped."""
 
     @property
-    def pattern(self) -> re.Pattern[str]:
-        """Return the pattern of the matching collection names."""
+    def name_pattern(self) -> re.Pattern[str]:
+        """Return the pattern that `{service}.{collection}` must match."""
         return re.compile(re.escape(self.name).replace(r"\*", r"\d+"))
 
 
 TENANT_COLLECTIONS = (
-    Row("auth.applications", "tenant", {"_id": "auth.applications"}),
-    Row("auth.roles", "tenant", {"_id": "auth.roles", "menus": "auth.menus"}),
-    Row("auth.menus", "tenant", {"_id": "auth.menus", "parentId": "auth.menus"}),
-    Row("auth.users", "tenant", {"_id": "auth.users", "roles": "auth.roles"}),
-    Row("device.products", "_id.tenant"),
-    Row("device.tsls", "_id.tenant"),
-    Row("device.codecs", "_id.tenant"),
-    Row("device.template_libraries", "_id"),
-    Row("device.product_usage", "_id.tenant"),
-    Row("device.members", "_id.tenant"),
-    Row(
+    TenantCollection("auth.applications", "tenant", {"_id": "auth.applications"}),
+    TenantCollection("auth.roles", "tenant", {"_id": "auth.roles", "menus": "auth.menus"}),
+    TenantCollection("auth.menus", "tenant", {"_id": "auth.menus", "parentId": "auth.menus"}),
+    TenantCollection("auth.users", "tenant", {"_id": "auth.users", "roles": "auth.roles"}),
+    TenantCollection("device.products", "_id.tenant"),
+    TenantCollection("device.tsls", "_id.tenant"),
+    TenantCollection("device.codecs", "_id.tenant"),
+    TenantCollection("device.template_libraries", "_id"),
+    TenantCollection("device.product_usage", "_id.tenant"),
+    TenantCollection("device.members", "_id.tenant"),
+    TenantCollection(
         "device.devices",
         "tenant",
         {
@@ -67,22 +67,24 @@ TENANT_COLLECTIONS = (
             "group": "device.device_groups",
         },
     ),
-    Row("device.device_groups", "tenant", {"_id": "device.device_groups"}),
-    Row("device.entity_tags", "tenant", {"_id": "device.entity_tags"}),
-    Row(
+    TenantCollection("device.device_groups", "tenant", {"_id": "device.device_groups"}),
+    TenantCollection("device.entity_tags", "tenant", {"_id": "device.entity_tags"}),
+    TenantCollection(
         "device.tagged_entities",
         "tenant",
         {"tags": "device.entity_tags"},
         relocation.rewrite_tagged_entity,
     ),
-    Row("device.alarm_rules", "tenant", {"_id": "device.alarm_rules", "device": "device.things"}),
-    Row(
+    TenantCollection(
+        "device.alarm_rules", "tenant", {"_id": "device.alarm_rules", "device": "device.things"}
+    ),
+    TenantCollection(
         "device.alarm_states",
         "tenant",
         {"rule": "device.alarm_rules", "device": "device.things", "alarm": "device.alarms"},
         relocation.rewrite_alarm_state,
     ),
-    Row(
+    TenantCollection(
         "device.alarms",
         "tenant",
         {
@@ -93,22 +95,28 @@ TENANT_COLLECTIONS = (
         },
         relocation.rewrite_alarm,
     ),
-    Row("device.rps", "tenant", {"applicationId": "auth.applications"}),
-    Row("device.serials", Lookup.SERIAL),
-    Row("device.shapes", Lookup.SHAPE, shared=True),
-    Row(
+    TenantCollection("device.rps", "tenant", {"applicationId": "auth.applications"}),
+    TenantCollection("device.serials", Lookup.SERIAL),
+    TenantCollection("device.shapes", Lookup.SHAPE, shared=True),
+    TenantCollection(
         "device.things",
         "tenant",
         {"_id": "device.things", "flow": "workflow.flows", "userId": "auth.users"},
         relocation.rewrite_custom_entity,
     ),
-    Row("device.latest", Lookup.THING, {"_id": "device.things"}),
-    Row("device.latest_parts", Lookup.THING_PREFIX, rewrite=relocation.rewrite_history_key),
-    Row("device.profiles", Lookup.THING, {"_id": "device.things"}),
-    Row("device.history_*", Lookup.THING_PREFIX, rewrite=relocation.rewrite_history_key),
-    Row("device.frames", Lookup.THING_PREFIX, rewrite=relocation.rewrite_frame),
-    Row("device.device_events", Lookup.THING_PREFIX, rewrite=relocation.rewrite_history_key),
-    Row(
+    TenantCollection("device.latest", Lookup.THING, {"_id": "device.things"}),
+    TenantCollection(
+        "device.latest_parts", Lookup.THING_PREFIX, rewrite=relocation.rewrite_history_key
+    ),
+    TenantCollection("device.profiles", Lookup.THING, {"_id": "device.things"}),
+    TenantCollection(
+        "device.history_*", Lookup.THING_PREFIX, rewrite=relocation.rewrite_history_key
+    ),
+    TenantCollection("device.frames", Lookup.THING_PREFIX, rewrite=relocation.rewrite_frame),
+    TenantCollection(
+        "device.device_events", Lookup.THING_PREFIX, rewrite=relocation.rewrite_history_key
+    ),
+    TenantCollection(
         "device.commands",
         "tenant",
         {
@@ -118,7 +126,7 @@ TENANT_COLLECTIONS = (
             "userId": "auth.users",
         },
     ),
-    Row(
+    TenantCollection(
         "management.dashboards",
         "tenant",
         {
@@ -129,7 +137,7 @@ TENANT_COLLECTIONS = (
         },
         relocation.rewrite_canvas,
     ),
-    Row(
+    TenantCollection(
         "management.canvases",
         "tenant",
         {
@@ -139,30 +147,34 @@ TENANT_COLLECTIONS = (
         },
         relocation.rewrite_attached_canvas,
     ),
-    Row(
+    TenantCollection(
         "management.home_dashboards",
         "tenant",
         {"_id": "auth.users", "dashboard": "management.dashboards"},
     ),
-    Row("management.resources", "tenant", {"usedBy": "management.dashboards"}),
-    Row("management.openapi_accounts", "_id", rewrite=relocation.rewrite_openapi_account),
-    Row("management.openapi_links", "_id.tenant"),
-    Row("management.network_servers", "_id.tenant", rewrite=relocation.rewrite_network_server),
-    Row("management.network_routes", "_id.tenant"),
-    Row("management.network_downlinks", "tenant"),
-    Row(
+    TenantCollection("management.resources", "tenant", {"usedBy": "management.dashboards"}),
+    TenantCollection(
+        "management.openapi_accounts", "_id", rewrite=relocation.rewrite_openapi_account
+    ),
+    TenantCollection("management.openapi_links", "_id.tenant"),
+    TenantCollection(
+        "management.network_servers", "_id.tenant", rewrite=relocation.rewrite_network_server
+    ),
+    TenantCollection("management.network_routes", "_id.tenant"),
+    TenantCollection("management.network_downlinks", "tenant"),
+    TenantCollection(
         "workflow.flows",
         "tenant",
         {"_id": "workflow.flows", "userId": "auth.users"},
         relocation.rewrite_design,
     ),
-    Row(
+    TenantCollection(
         "workflow.flow_versions",
         "tenant",
         {"_id.flow": "workflow.flows"},
         relocation.rewrite_design,
     ),
-    Row(
+    TenantCollection(
         "workflow.alarm_notifications",
         "tenant",
         {
@@ -172,73 +184,77 @@ TENANT_COLLECTIONS = (
         },
         relocation.rewrite_notifications,
     ),
-    Row(
+    TenantCollection(
         "workflow.flow_secrets",
         "tenant",
         {"flows": "workflow.flows"},
         relocation.rewrite_flow_secret,
     ),
-    Row(
+    TenantCollection(
         "workflow.credentials",
         "tenant",
         {"_id": "workflow.credentials"},
         relocation.rewrite_credential,
     ),
-    Row(
+    TenantCollection(
         "workflow.runs",
         "tenant",
         {"_id": "workflow.runs", "flow": "workflow.flows", "cause.userId": "auth.users"},
     ),
-    Row("workflow.hooks", "tenant", {"_id": "workflow.flows"}, relocation.rewrite_deployed_flow),
-    Row("workflow.timers", "tenant", {"_id": "workflow.flows"}, relocation.rewrite_deployed_flow),
-    Row(
+    TenantCollection(
+        "workflow.hooks", "tenant", {"_id": "workflow.flows"}, relocation.rewrite_deployed_flow
+    ),
+    TenantCollection(
+        "workflow.timers", "tenant", {"_id": "workflow.flows"}, relocation.rewrite_deployed_flow
+    ),
+    TenantCollection(
         "workflow.deployments",
         "tenant",
         {"_id": "workflow.flows"},
         relocation.rewrite_deployed_flow,
     ),
-    Row("workflow.unsettled", "tenant", {"_id": "workflow.flows"}),
-    Row("auth.grants", "tenant", {"role": "auth.roles"}, relocation.rewrite_grant),
-    Row("auth.audit", "tenant", rewrite=relocation.rewrite_audit_entry),
-    Row("auth.device_credentials", "tenant", {"deviceId": "device.things"}),
-    Row("auth.console_clients", "tenant"),
-    Row("auth.tenants", "_id"),
+    TenantCollection("workflow.unsettled", "tenant", {"_id": "workflow.flows"}),
+    TenantCollection("auth.grants", "tenant", {"role": "auth.roles"}, relocation.rewrite_grant),
+    TenantCollection("auth.audit", "tenant", rewrite=relocation.rewrite_audit_entry),
+    TenantCollection("auth.device_credentials", "tenant", {"deviceId": "device.things"}),
+    TenantCollection("auth.console_clients", "tenant"),
+    TenantCollection("auth.tenants", "_id"),
 )
 
-_SHORT_LIVED = "expires within a day"
-_INSTALLATION = "belongs to the installation"
+_SHORT_LIVED_REASON = "expires within a day"
+_INSTALLATION_REASON = "belongs to the installation"
 
-EXCLUDED = {
-    "auth.integration_logins": _INSTALLATION,
-    "auth.revocations": _SHORT_LIVED,
-    "device.backups": _INSTALLATION,
-    "device.streams": _INSTALLATION,
+EXCLUDED_COLLECTIONS = {
+    "auth.integration_logins": _INSTALLATION_REASON,
+    "auth.revocations": _SHORT_LIVED_REASON,
+    "device.backups": _INSTALLATION_REASON,
+    "device.streams": _INSTALLATION_REASON,
     "device.connections": "connections do not move",
-    "device.presence_turn": _INSTALLATION,
-    "device.alarm_steps": _SHORT_LIVED,
-    "device.command_turns": _SHORT_LIVED,
-    "device.uplinks_seen": _SHORT_LIVED,
+    "device.presence_turn": _INSTALLATION_REASON,
+    "device.alarm_steps": _SHORT_LIVED_REASON,
+    "device.command_turns": _SHORT_LIVED_REASON,
+    "device.uplinks_seen": _SHORT_LIVED_REASON,
     "device.imports": "expires within a week",
     "device.import_rows": "expires within a week",
     "device.redecodes": "a re-decode job starts again at the target",
     "device.gaps": "the target finds gaps again",
     "device.healing": "the target starts again",
-    "device.ledger": _INSTALLATION,
-    "device.removed": _SHORT_LIVED,
-    "management.integrations": _INSTALLATION,
-    "management.openapi_commands": _SHORT_LIVED,
+    "device.ledger": _INSTALLATION_REASON,
+    "device.removed": _SHORT_LIVED_REASON,
+    "management.integrations": _INSTALLATION_REASON,
+    "management.openapi_commands": _SHORT_LIVED_REASON,
     "workflow.alarm_notices": "the source sends these notifications",
-    "workflow.deployment_changes": _SHORT_LIVED,
-    "workflow.replicas": _INSTALLATION,
+    "workflow.deployment_changes": _SHORT_LIVED_REASON,
+    "workflow.replicas": _INSTALLATION_REASON,
     **{
-        f"{service}.{name}": _INSTALLATION
+        f"{service}.{name}": _INSTALLATION_REASON
         for service in ("auth", "device", "management", "workflow")
         for name in ("outbox", "counters", "leases", "migrations")
     },
 }
-"""Collections that a tenant's archive does not contain, with the reason."""
+"""Reason by collection, for collections that a tenant's archive does not contain."""
 
 
-def find_collection(name: str) -> Row | None:
-    """Return the entry of `{service}.{collection}`; None if it does not move."""
-    return next((each for each in TENANT_COLLECTIONS if each.pattern.fullmatch(name)), None)
+def find_collection(name: str) -> TenantCollection | None:
+    """Return the entry of `{service}.{collection}`; None if it is not archived."""
+    return next((each for each in TENANT_COLLECTIONS if each.name_pattern.fullmatch(name)), None)

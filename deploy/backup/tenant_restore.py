@@ -18,16 +18,27 @@ from deploy.backup import relocation
 from deploy.backup.archive import Log, VerifiedArchive, read_records
 from deploy.backup.databases import split_documents
 from deploy.backup.records import (
+    ArchiveRecord,
     CollectionHead,
     Documents,
-    Record,
+    NextIds,
     Secrets,
-    Sequences,
 )
 from deploy.backup.relocation import Document, Relocation
 from deploy.backup.stores import Stores
-from deploy.backup.tenant_collections import TENANT_COLLECTIONS, Lookup, Row, find_collection
-from deploy.backup.tenants import batches, find_seals, history_keys, join_name, split_name
+from deploy.backup.tenant_collections import (
+    TENANT_COLLECTIONS,
+    Lookup,
+    TenantCollection,
+    find_collection,
+)
+from deploy.backup.tenants import (
+    find_seals,
+    history_key_range,
+    join_collection_name,
+    split_collection_name,
+    split_into_batches,
+)
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
 from libs.common.bus import Wakeups
@@ -40,12 +51,12 @@ from libs.common.store.migrations import create_missing
 from libs.common.store.mongo import DUPLICATE_KEY
 from services.workflow.triggers.deployed_flows import CHANGES_COLLECTION, FLOWS_TOPIC
 
-_WORKFLOW = "workflow"
-_MAX_LISTED = 5
+_WORKFLOW_SERVICE = "workflow"
+_MAX_LISTED_SNS = 5
 """Maximum SNs that an error message lists."""
 _THING_SEQUENCE = "device.things"
-_SERIAL_FIELDS = {"device.devices": "snKey", "device.rps": "_id"}
-"""Collections whose SNs `device.serials` reserves, with the field of the SN."""
+_SN_FIELD_BY_COLLECTION = {"device.devices": "snKey", "device.rps": "_id"}
+"""Field with the SN by collection, for collections whose SNs `device.serials` reserves."""
 
 
 async def restore_tenant(
@@ -71,7 +82,7 @@ async def restore_tenant(
         await writer.undo(log)
         try:
             async for record in read_records(archive):
-                if isinstance(record, Sequences):
+                if isinstance(record, NextIds):
                     shifts = await writer.reserve_ids(record.ends)
                     writer.move = Relocation(
                         shifts, record.ends, tenant, (key, accounts), (key, flows)
@@ -79,7 +90,7 @@ async def restore_tenant(
                 await writer.write(record)
             if compare:
                 await writer.compare(archive)
-            await writer.notify_flow_replicas()
+            await writer.record_flow_changes()
         except BaseException:
             await writer.undo(log)
             raise
@@ -90,8 +101,8 @@ async def restore_tenant(
 async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
     """Let the replicas of `workflow` load the new flows before `IDLE_PERIOD` ends."""
     try:
-        async with stores.bus(_WORKFLOW) as bus:
-            wakeups = Wakeups(bus, _WORKFLOW)
+        async with stores.connect_bus(_WORKFLOW_SERVICE) as bus:
+            wakeups = Wakeups(bus, _WORKFLOW_SERVICE)
             wakeups.notify(FLOWS_TOPIC)
             await wakeups.send()
             await bus.client.flush()
@@ -100,31 +111,31 @@ async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
 
 
 class _TenantWriter:
-    """Writer of a tenant's documents into an installation."""
+    """Writes the records of a tenant's archive into an installation."""
 
     def __init__(self, clients: Mapping[str, Client], tenant: str) -> None:
         self._clients = clients
         self._tenant = tenant
         self.move: Relocation | None = None
-        self._row: Row | None = None
+        self._row: TenantCollection | None = None
         self._collection = ("", "")
-        self._markers = self._collection_of("auth.migrations")
+        self._markers = self._get_collection("auth.migrations")
         self._marker_id = f"tenant {tenant} on its way in"
 
-    def _collection_of(self, name: str) -> Any:
-        database, collection = split_name(name)
+    def _get_collection(self, name: str) -> Any:
+        database, collection = split_collection_name(name)
         return self._clients[database][database][collection]
 
     async def require_absent(self) -> None:
         """Raise `CommandError` if the tenant exists."""
-        if await self._collection_of("auth.tenants").find_one({"_id": self._tenant}) is not None:
+        if await self._get_collection("auth.tenants").find_one({"_id": self._tenant}) is not None:
             raise CommandError(f"the tenant {self._tenant} already exists")
 
     async def reserve_ids(self, ends: Mapping[str, int]) -> dict[str, int]:
-        """Reserve a range of each id sequence; return the shift of each."""
+        """Reserve a range of each id sequence; return the shift of ids by sequence."""
         shifts = {}
         for name, end in ends.items():
-            database, sequence = split_name(name)
+            database, sequence = split_collection_name(name)
             counters = self._clients[database][database]["counters"]
             before = await counters.find_one_and_update(
                 {"_id": sequence},
@@ -138,10 +149,10 @@ class _TenantWriter:
         await self._markers.insert_one({"_id": self._marker_id, "things": [first, end]})
         return shifts
 
-    async def write(self, record: Record) -> None:
-        """Write a record."""
+    async def write(self, record: ArchiveRecord) -> None:
+        """Write the content of an archive record."""
         if isinstance(record, CollectionHead):
-            self._row = find_collection(join_name(record.database, record.name))
+            self._row = find_collection(join_collection_name(record.database, record.name))
             self._collection = record.database, record.name
             if self._row is None or record.database not in self._clients:
                 raise CommandError(
@@ -158,16 +169,16 @@ class _TenantWriter:
         if self._row is None or self.move is None:
             raise CommandError("the archive lacks the ends of its id sequences")
         document: Document = bson.decode(raw)
-        relocation.shift(document, self._row.ids, self.move)
+        relocation.shift_ids(document, self._row.ids, self.move)
         if self._row.rewrite is not None:
             self._row.rewrite(document, self.move)
         return document
 
-    async def _insert(self, row: Row, documents: list[Document]) -> None:
+    async def _insert(self, row: TenantCollection, documents: list[Document]) -> None:
         database, name = self._collection
-        if row.name in _SERIAL_FIELDS:
+        if row.name in _SN_FIELD_BY_COLLECTION:
             await self._require_free_serials(
-                [document[_SERIAL_FIELDS[row.name]] for document in documents]
+                [document[_SN_FIELD_BY_COLLECTION[row.name]] for document in documents]
             )
         try:
             await self._clients[database][database][name].insert_many(documents, ordered=False)
@@ -181,15 +192,15 @@ class _TenantWriter:
 
     async def _require_free_serials(self, serials: list[str]) -> None:
         """Raise `CommandError` if an SN is in use: SNs are unique on a platform."""
-        cursor = self._collection_of("device.serials").find({"_id": {"$in": serials}})
-        if used_serials := await cursor.to_list(_MAX_LISTED):
+        cursor = self._get_collection("device.serials").find({"_id": {"$in": serials}})
+        if used_serials := await cursor.to_list(_MAX_LISTED_SNS):
             listed = ", ".join(serial["_id"] for serial in used_serials)
             raise CommandError(f"these SNs are already in use here: {listed}")
 
     async def compare(self, archive: VerifiedArchive) -> None:
         """Raise `CommandError` unless the document counts equal those of the archive."""
         for (database, name), end in archive.collections.items():
-            row = find_collection(join_name(database, name))
+            row = find_collection(join_collection_name(database, name))
             if row is None or row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
                 continue
             query = await self._query_restored(row)
@@ -199,15 +210,15 @@ class _TenantWriter:
                     f"{database}.{name} has {document_count} documents, the archive {end.count}"
                 )
 
-    async def _query_restored(self, row: Row) -> dict[str, Any]:
-        """Return the query for the restored documents of a row."""
+    async def _query_restored(self, row: TenantCollection) -> dict[str, Any]:
+        """Return the query that finds the restored documents of a collection."""
         if isinstance(row.lookup, str):
             return {row.lookup: self._tenant}
         marker = await self._markers.find_one({"_id": self._marker_id})
         first, end = marker["things"]
         if row.lookup is Lookup.THING:
             return {"_id": {"$gte": first, "$lt": end}}
-        return {"_id": history_keys(first, end)}
+        return {"_id": history_key_range(first, end)}
 
     async def undo(self, log: Log) -> None:
         """Delete what an incomplete attempt wrote."""
@@ -215,35 +226,36 @@ class _TenantWriter:
             return
         log(f"deleting the incomplete tenant {self._tenant}")
         tenant_query = {"tenant": self._tenant}
-        for name, field in _SERIAL_FIELDS.items():
+        for name, field in _SN_FIELD_BY_COLLECTION.items():
             serials = [
-                row[field] async for row in self._collection_of(name).find(tenant_query, {field: 1})
+                row[field]
+                async for row in self._get_collection(name).find(tenant_query, {field: 1})
             ]
-            for batch in batches(serials):
+            for batch in split_into_batches(serials):
                 others = {field: {"$in": batch}, "tenant": {"$ne": self._tenant}}
                 used_keys = {
-                    row[field] async for row in self._collection_of(name).find(others, {field: 1})
+                    row[field] async for row in self._get_collection(name).find(others, {field: 1})
                 }
                 unused = {"_id": {"$in": sorted(set(batch) - used_keys)}}
-                await self._collection_of("device.serials").delete_many(unused)
+                await self._get_collection("device.serials").delete_many(unused)
         for row in reversed(TENANT_COLLECTIONS):
             if row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
                 continue
             query = await self._query_restored(row)
-            database, _ = split_name(row.name)
+            database, _ = split_collection_name(row.name)
             for name in await self._clients[database][database].list_collection_names():
-                if row.pattern.fullmatch(join_name(database, name)):
+                if row.name_pattern.fullmatch(join_collection_name(database, name)):
                     await self._clients[database][database][name].delete_many(query)
         await self.delete_marker()
 
-    async def notify_flow_replicas(self) -> None:
+    async def record_flow_changes(self) -> None:
         """Store the new flows as changes, so that the replicas of `workflow` load them."""
         query, now = {"tenant": self._tenant}, datetime.now(UTC)
-        cursor = self._collection_of("workflow.deployments").find(query, {"_id": 1})
+        cursor = self._get_collection("workflow.deployments").find(query, {"_id": 1})
         changes = [{"flow": entry["_id"], "at": now} async for entry in cursor]
         if changes:
-            await self._collection_of(f"workflow.{CHANGES_COLLECTION}").insert_many(changes)
+            await self._get_collection(f"workflow.{CHANGES_COLLECTION}").insert_many(changes)
 
     async def delete_marker(self) -> None:
-        """Delete the marker of an incomplete attempt."""
+        """Delete the marker that `reserve_ids` stored, because the restore ended."""
         await self._markers.delete_one({"_id": self._marker_id})

@@ -12,8 +12,14 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
-from deploy.checkup.findings import CHECK_SECONDS, Finding, assess, check_failed, run_check
-from deploy.checkup.stores import MAX_SKEW, clock_skew
+from deploy.checkup.findings import (
+    CHECK_SECONDS,
+    Finding,
+    build_error_finding,
+    build_finding,
+    run_check,
+)
+from deploy.checkup.stores import MAX_SKEW_SECONDS, clock_skew
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.streams import (
     EVENT_PARTITIONS,
@@ -25,46 +31,46 @@ from libs.common.bus.streams import (
 from libs.common.settings import SettingsInvalid
 from libs.common.store_metrics import StreamReading, read_stream
 
-SERVERS_SECONDS = 1.0
-"""Seconds in which servers report their health."""
-MAX_LAG = 60.0
-"""Maximum seconds that a report may wait to be stored."""
-FULL_SHARE = 0.7
+HEALTH_REPLY_SECONDS = 1.0
+"""Seconds to wait for health replies of all nats-servers."""
+MAX_LAG_SECONDS = 60.0
+"""Seconds that a report may wait in `UPLINK` before a fault is reported."""
+NEARLY_FULL_SHARE = 0.7
 """Fraction of its size limit at which a stream counts as nearly full."""
 UPLINK_READERS = ("device", "device-ingest")
-"""Users that may read the partitions of `UPLINK`."""
+"""NATS users that may read the partitions of `UPLINK`."""
 HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
-FAILURES = (NatsError, APIError, OSError, ValueError, SettingsInvalid)
-"""Errors of a connection and its requests."""
+CONNECTION_ERRORS = (NatsError, APIError, OSError, ValueError, SettingsInvalid)
+"""Errors of a NATS connection and its requests."""
 DROPPING_STREAMS = frozenset({EVENTS, *EVENT_PARTITIONS, DEAD})
 """Streams that delete their oldest messages when full."""
 
 
-class _Server(msgspec.Struct):
+class _ServerInfo(msgspec.Struct):
     name: str
     ver: str
     time: datetime
 
 
-class _Fault(msgspec.Struct):
+class _HealthError(msgspec.Struct):
     error: str = ""
 
 
-class _Data(msgspec.Struct):
+class _HealthData(msgspec.Struct):
     status: str = ""
     error: str = ""
-    errors: list[_Fault] = []
+    errors: list[_HealthError] = []
 
 
-class _Health(msgspec.Struct):
+class _HealthReply(msgspec.Struct):
     """Reply of a server to `$SYS.REQ.SERVER.PING.HEALTHZ`."""
 
-    server: _Server
-    data: _Data = msgspec.field(default_factory=_Data)
+    server: _ServerInfo
+    data: _HealthData = msgspec.field(default_factory=_HealthData)
 
 
 @dataclass(frozen=True)
-class Login:
+class BusLogin:
     """Address and credentials for NATS."""
 
     url: str
@@ -73,8 +79,8 @@ class Login:
     ca_file: str = ""
 
     @asynccontextmanager
-    async def connected(self) -> AsyncIterator[Bus]:
-        """Connect; raise the errors of `Bus.connect`."""
+    async def connect(self) -> AsyncIterator[Bus]:
+        """Yield a connection; raise the errors of `Bus.connect`."""
         bus = await Bus.connect(
             self.url,
             user=self.user,
@@ -89,13 +95,13 @@ class Login:
             await bus.close()
 
 
-async def check_streams(login: Login, until: float) -> list[Finding]:
+async def check_streams(login: BusLogin, until: float) -> list[Finding]:
     """Check all streams as the user of a service."""
-    return await run_check("nats", "stores", _check_streams(login), until, *FAILURES)
+    return await run_check("nats", "stores", _check_streams(login), until, *CONNECTION_ERRORS)
 
 
-async def _check_streams(login: Login) -> list[Finding]:
-    async with login.connected() as bus:
+async def _check_streams(login: BusLogin) -> list[Finding]:
+    async with login.connect() as bus:
         names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
         if login.user in UPLINK_READERS:
             names |= dict.fromkeys(await find_uplinks(bus.js))
@@ -107,7 +113,7 @@ async def _check_stream(bus: Bus, name: str) -> list[Finding]:
     try:
         return [*assess_stream(name, await read_stream(bus, name))]
     except NatsError as error:
-        return [check_failed(f"stream {name}", error, "thingwaystreamrecreated")]
+        return [build_error_finding(f"stream {name}", error, "thingwaystreamrecreated")]
 
 
 def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
@@ -117,13 +123,13 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
     if maximum > 0:
         text += f", {used_bytes / maximum:.0%} full"
     lacks = f"{reading.missing} replicas are missing or behind" if reading.missing else ""
-    yield assess(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
-    if name not in DROPPING_STREAMS and maximum > 0 and used_bytes > FULL_SHARE * maximum:
-        yield assess(f"{subject} fill", text, "", "thingwaystreamfilling")
+    yield build_finding(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
+    if name not in DROPPING_STREAMS and maximum > 0 and used_bytes > NEARLY_FULL_SHARE * maximum:
+        yield build_finding(f"{subject} fill", text, "", "thingwaystreamfilling")
     if name in UPLINKS:
-        late = reading.oldest if reading.oldest > MAX_LAG else 0
+        late = reading.oldest if reading.oldest > MAX_LAG_SECONDS else 0
         wrong = f"the oldest report has waited for {late:.0f} s" if late else ""
-        yield assess(
+        yield build_finding(
             f"ingest lag of {name}" if name != UPLINK else "ingest lag",
             wrong,
             f"{reading.oldest:.0f} s",
@@ -131,36 +137,38 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
         )
     if name == DEAD and reading.state.messages:
         wrong = f"{reading.state.messages} messages were rejected in the last 30 days"
-        yield assess("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)
+        yield build_finding("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)
 
 
-async def check_servers(login: Login, until: float) -> list[Finding]:
+async def check_servers(login: BusLogin, until: float) -> list[Finding]:
     """Check JetStream, its leader and the clock of each nats-server, as system user."""
-    return await run_check("nats servers", "stores", _check_servers(login), until, *FAILURES)
+    return await run_check(
+        "nats servers", "stores", _check_servers(login), until, *CONNECTION_ERRORS
+    )
 
 
-async def _check_servers(login: Login) -> list[Finding]:
-    responses: list[tuple[datetime, _Health]] = []
+async def _check_servers(login: BusLogin) -> list[Finding]:
+    responses: list[tuple[datetime, _HealthReply]] = []
 
     async def collect(message: Msg) -> None:
-        responses.append((datetime.now(UTC), msgspec.json.decode(message.data, type=_Health)))
+        responses.append((datetime.now(UTC), msgspec.json.decode(message.data, type=_HealthReply)))
 
-    async with login.connected() as bus:
+    async with login.connect() as bus:
         inbox, before = bus.client.new_inbox(), datetime.now(UTC)
         await bus.client.subscribe(inbox, cb=collect)
         await bus.client.publish(HEALTH_SUBJECT, b'{"details":true}', reply=inbox)
-        await asyncio.sleep(SERVERS_SECONDS)
+        await asyncio.sleep(HEALTH_REPLY_SECONDS)
     if not responses:
-        return [assess("nats servers", "no server replies", "", "stores")]
+        return [build_finding("nats servers", "no server replies", "", "stores")]
     return [_assess_server(before, *response) for response in responses]
 
 
-def _assess_server(before: datetime, after: datetime, health: _Health) -> Finding:
+def _assess_server(before: datetime, after: datetime, health: _HealthReply) -> Finding:
     subject = f"nats-server {health.server.name}"
     differs = clock_skew(before, health.server.time, after)
-    if differs > MAX_SKEW:
-        return assess(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
+    if differs > MAX_SKEW_SECONDS:
+        return build_finding(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
     well = health.data.status == "ok"
     faults = "; ".join(fault.error for fault in health.data.errors) or health.data.error
     wrong = "" if well else f"{health.data.status or 'not ok'}: {faults}"
-    return assess(subject, wrong, f"{health.server.ver}, JetStream is healthy", "stores")
+    return build_finding(subject, wrong, f"{health.server.ver}, JetStream is healthy", "stores")

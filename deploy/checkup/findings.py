@@ -8,7 +8,7 @@ from typing import Any, Literal
 from libs.common.telemetry.logs import without_logins
 
 _RUNBOOKS = "docs/how-to/runbooks.md#"
-Section = Literal[
+RunbookSection = Literal[
     "certificates",
     "clock",
     "migrations",
@@ -30,16 +30,16 @@ Section = Literal[
     "thingwaystreamstoragefilling",
     "thingwayversionsdiffer",
 ]
-"""Headings in the runbook."""
+"""Anchors of headings in the runbook."""
 CHECK_SECONDS = 3.5
-"""Time for all checks, which run at the same time. `/readyz` needs up to 2 s."""
+"""Maximum seconds for all checks, which run concurrently. `/readyz` needs up to 2 s."""
 MAX_ERROR_CHARACTERS = 300
-"""Maximum characters of an error, because MongoDB's driver writes long messages."""
+"""Maximum characters of an error in the report, because MongoDB's driver writes long messages."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the report."""
+    """Result of a check: a line of the report."""
 
     subject: str
     good: bool
@@ -50,46 +50,46 @@ class Finding:
     """Whether the platform works despite the finding."""
 
 
-def assess(
-    subject: str, problem: str, ok: str, section: Section, *, minor: bool = False
+def build_finding(
+    subject: str, problem: str, ok: str, section: RunbookSection, *, minor: bool = False
 ) -> Finding:
-    """Return a fault if there is a `problem`, else a success with the text `ok`.
+    """Return a bad finding if `problem` is not empty, else a good one with `ok`.
 
-    `section` of the runbook explains the problem.
+    A bad finding refers to `section` of the runbook.
     """
     if problem:
         return Finding(subject, good=False, text=problem, todo=_RUNBOOKS + section, minor=minor)
     return Finding(subject, good=True, text=ok)
 
 
-def check_failed(
-    subject: str, error: Exception, section: Section, *, minor: bool = False
+def build_error_finding(
+    subject: str, error: Exception, section: RunbookSection, *, minor: bool = False
 ) -> Finding:
-    """Return the finding of a check that raised an error."""
+    """Return the bad finding of a check that raised `error`."""
     text = without_logins(f"{type(error).__name__}: {error}")
     if isinstance(error, TimeoutError):
         text = f"no answer within {CHECK_SECONDS:g} s"
-    return assess(subject, text[:MAX_ERROR_CHARACTERS], "", section, minor=minor)
+    return build_finding(subject, text[:MAX_ERROR_CHARACTERS], "", section, minor=minor)
 
 
 async def run_check(
     subject: str,
-    section: Section,
+    section: RunbookSection,
     check: Coroutine[Any, Any, list[Finding]],
     until: float,
     *errors: type[Exception],
     minor: bool = False,
 ) -> list[Finding]:
-    """Return the findings of a check; or of its failure by `errors` or at `until`.
+    """Return the findings of a check; a bad one after an error or the deadline.
 
-    `until` is a time of the event loop's clock. The check may close its connections later, because
-    a server that does not answer must not delay the report.
+    `until` is the deadline on the event loop's clock. The check may close its connections later,
+    because a server that does not answer must not delay the report.
     """
     task = asyncio.ensure_future(check)
     await asyncio.wait([task], timeout=until - asyncio.get_running_loop().time())
     if task.cancel():
-        return [check_failed(subject, TimeoutError(), section, minor=minor)]
+        return [build_error_finding(subject, TimeoutError(), section, minor=minor)]
     try:
         return task.result()
     except errors as error:
-        return [check_failed(subject, error, section, minor=minor)]
+        return [build_error_finding(subject, error, section, minor=minor)]

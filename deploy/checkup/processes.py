@@ -15,20 +15,20 @@ import aiohttp
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.checkup.findings import Finding, Section, assess, check_failed
+from deploy.checkup.findings import Finding, RunbookSection, build_error_finding, build_finding
 from deploy.platform.ports import LOOPBACK
 from libs.common.settings import SettingsInvalid
 from libs.common.tls import client_context
 
 _RESOLVE_SECONDS = 1.0
 _OK, _NOT_FOUND = 200, 404
-MAX_OUTBOX_WAIT = 60.0
-"""Maximum seconds that an outbox entry may wait."""
-MAX_OPEN_SHARE = 0.8
+MAX_OUTBOX_WAIT_SECONDS = 60.0
+"""Seconds that an outbox entry may wait before a fault is reported."""
+MAX_OPEN_FILES_SHARE = 0.8
 """Share of the open-file limit above which a finding is reported."""
 MAX_STORAGE_SHARE = 0.8
 """Share of a store's storage above which a finding is reported."""
-_STORAGE_METRICS: tuple[tuple[str, Section, str, str], ...] = (
+_STORAGE_METRICS: tuple[tuple[str, RunbookSection, str, str], ...] = (
     (
         "storage of NATS",
         "thingwaystreamstoragefilling",
@@ -48,20 +48,20 @@ _STORAGE_METRICS: tuple[tuple[str, Section, str, str], ...] = (
         "thingway_backup_disk_bytes",
     ),
 )
-"""Storages with their runbook sections and the metrics of used and total bytes."""
-DAY = 86_400.0
-MAX_BACKUP_AGE = 2 * DAY
+"""Storages: subject of the finding, runbook section, metrics of used and of total bytes."""
+DAY_SECONDS = 86_400.0
+MAX_BACKUP_AGE_SECONDS = 2 * DAY_SECONDS
 """Seconds since the last backup after which a finding is reported."""
-RECREATED_FOR = 7 * DAY
-"""Seconds for which a stream that was created again is reported."""
+RECREATED_STREAM_SECONDS = 7 * DAY_SECONDS
+"""Seconds for which the loss and new creation of a stream is reported."""
 
 
-class Process(NamedTuple):
-    """State that a process reports."""
+class ProcessState(NamedTuple):
+    """State that a service process reports at `/readyz` and `/metrics`."""
 
     name: str
     states: dict[str, str]
-    """State of each dependency."""
+    """State by dependency, if the process is not ready; otherwise empty."""
     metrics: dict[str, float]
     version: str
     """Empty if the process shows its metrics at another port (`THINGWAY_OPERATIONS_PORT`)."""
@@ -70,28 +70,28 @@ class Process(NamedTuple):
 async def check_processes(
     addresses: Mapping[str, str], ca_file: str, until: float
 ) -> list[Finding]:
-    """Check every replica of the services at these addresses.
+    """Check every replica of the services; `addresses` are URLs by service.
 
-    `until` is a time of the event loop's clock.
-    `https://` services must have a certificate of `ca_file`, except on loopback.
+    `until` is the deadline on the event loop's clock. `https://` services must have a certificate
+    of `ca_file`, except on loopback.
     """
     try:
         connector = aiohttp.TCPConnector(ssl=client_context(ca_file))
     except SettingsInvalid as error:
-        return [check_failed("services", error, "certificates")]
+        return [build_error_finding("services", error, "certificates")]
     async with aiohttp.ClientSession(connector=connector) as session:
         findings_by_process = await asyncio.gather(
             *(_read_states(session, until, name, base) for name, base in addresses.items())
         )
     answers = [*chain.from_iterable(findings_by_process)]
-    processes = [answer for answer in answers if isinstance(answer, Process)]
+    processes = [answer for answer in answers if isinstance(answer, ProcessState)]
     findings = [answer for answer in answers if isinstance(answer, Finding)]
     findings += [finding for process in processes for finding in assess_process(process)]
     return [*findings, *compare_versions(processes)]
 
 
-async def _replicas(base: str) -> list[str]:
-    """Return one URL per host that a name resolves to; for TLS only the name matches."""
+async def _resolve_replicas(base: str) -> list[str]:
+    """Return a URL per IP address of the host in `base`; `base` itself for TLS."""
     parts = urlsplit(base)
     if parts.scheme == "https" or not parts.hostname:
         return [base]
@@ -109,36 +109,39 @@ async def _replicas(base: str) -> list[str]:
 
 async def _read_states(
     session: aiohttp.ClientSession, until: float, name: str, base: str
-) -> list[Process | Finding]:
-    """Return the state of each replica."""
-    urls = await _replicas(base)
+) -> list[ProcessState | Finding]:
+    """Return the state, or a bad finding, of each replica of a service."""
+    urls = await _resolve_replicas(base)
     names = [name if len(urls) == 1 else f"{name} at {url}" for url in urls]
     return await asyncio.gather(*map(partial(_read_state, session, until), names, urls))
 
 
 async def _read_state(
     session: aiohttp.ClientSession, until: float, name: str, base: str
-) -> Process | Finding:
+) -> ProcessState | Finding:
     verified = urlsplit(base).hostname != LOOPBACK
     try:
         async with asyncio.timeout_at(until):
             (status, body), (metrics_status, text) = await asyncio.gather(
-                *(_get(session, f"{base}/{page}", ssl=verified) for page in ("readyz", "metrics"))
+                *(
+                    _fetch_text(session, f"{base}/{page}", ssl=verified)
+                    for page in ("readyz", "metrics")
+                )
             )
         states = {} if status == _OK else msgspec.json.decode(body, type=dict[str, str])
-        metrics, version = read_metrics("" if metrics_status == _NOT_FOUND else text)
+        metrics, version = parse_metrics("" if metrics_status == _NOT_FOUND else text)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
-        return check_failed(f"service {name}", error, "thingwayservicemissing")
-    return Process(name, states, metrics, version)
+        return build_error_finding(f"service {name}", error, "thingwayservicemissing")
+    return ProcessState(name, states, metrics, version)
 
 
-async def _get(session: aiohttp.ClientSession, url: str, *, ssl: bool) -> tuple[int, str]:
+async def _fetch_text(session: aiohttp.ClientSession, url: str, *, ssl: bool) -> tuple[int, str]:
     async with session.get(url, ssl=ssl) as answer:
         return answer.status, await answer.text()
 
 
-def read_metrics(text: str) -> tuple[dict[str, float], str]:
-    """Return the largest value of each metric, and the version of the process."""
+def parse_metrics(text: str) -> tuple[dict[str, float], str]:
+    """Return the largest value by metric in Prometheus text, and the version."""
     metrics: dict[str, float] = {}
     version = ""
     for family in text_string_to_metric_families(text):
@@ -149,31 +152,31 @@ def read_metrics(text: str) -> tuple[dict[str, float], str]:
     return metrics, version
 
 
-def assess_process(process: Process) -> Iterator[Finding]:
+def assess_process(process: ProcessState) -> Iterator[Finding]:
     """Yield the findings for a process."""
     subject = f"service {process.name}"
     unready = {name: why for name, why in process.states.items() if not why.startswith("ok")}
     wrong = "; ".join(f"{name} {why}" for name, why in unready.items())
     text = f"ready, {process.version or 'metrics are at another port'}"
-    yield assess(subject, wrong, text, "thingwaydependencydown")
+    yield build_finding(subject, wrong, text, "thingwaydependencydown")
     opened, limit = (process.metrics.get(f"process_{kind}_fds", 0) for kind in ("open", "max"))
-    if opened > MAX_OPEN_SHARE * limit:
+    if opened > MAX_OPEN_FILES_SHARE * limit:
         text = f"{opened:.0f} of {limit:.0f}"
-        yield assess(f"{subject} open files", text, "", "thingwayopenfiles", minor=True)
+        yield build_finding(f"{subject} open files", text, "", "thingwayopenfiles", minor=True)
     waits = process.metrics.get("thingway_outbox_oldest_seconds", 0.0)
-    if waits > MAX_OUTBOX_WAIT:
+    if waits > MAX_OUTBOX_WAIT_SECONDS:
         number = process.metrics.get("thingway_outbox_depth", 0.0)
         text = f"{number:.0f} entries, the oldest has waited for {waits:.0f} s"
-        yield assess(f"{subject} outbox", text, "", "thingwayoutboxstuck")
+        yield build_finding(f"{subject} outbox", text, "", "thingwayoutboxstuck")
     for name, section, used, most in _STORAGE_METRICS:
         share = process.metrics.get(used, 0) / (process.metrics.get(most) or math.inf)
         if share > MAX_STORAGE_SHARE:
-            yield assess(name, f"{share:.0%} full", "", section)
+            yield build_finding(name, f"{share:.0%} full", "", section)
     yield from _assess_backup(process.metrics.get("thingway_backup_finished_timestamp_seconds"))
     recreated = process.metrics.get("thingway_stream_recreated_timestamp_seconds", 0.0)
-    if time.time() - recreated < RECREATED_FOR:
+    if time.time() - recreated < RECREATED_STREAM_SECONDS:
         text = f"a stream was deleted and created again at {datetime.fromtimestamp(recreated, UTC)}"
-        yield assess("streams", text, "", "thingwaystreamrecreated")
+        yield build_finding("streams", text, "", "thingwaystreamrecreated")
 
 
 def _assess_backup(finished: float | None) -> Iterator[Finding]:
@@ -181,15 +184,15 @@ def _assess_backup(finished: float | None) -> Iterator[Finding]:
     if finished is None:
         return
     text = f"the last has the state of {datetime.fromtimestamp(finished, UTC):%Y-%m-%d %H:%M} UTC"
-    old = text if time.time() - finished > MAX_BACKUP_AGE else ""
-    yield assess(
+    old = text if time.time() - finished > MAX_BACKUP_AGE_SECONDS else ""
+    yield build_finding(
         "backup", old if finished else "none exists yet", text, "thingwaybackupold", minor=True
     )
 
 
-def compare_versions(processes: list[Process]) -> Iterator[Finding]:
+def compare_versions(processes: list[ProcessState]) -> Iterator[Finding]:
     """Yield a finding about processes of different versions."""
     names = sorted({process.version for process in processes} - {""})
     if names:
         wrong = f"{', '.join(names)} run side by side" if len(names) > 1 else ""
-        yield assess("versions", wrong, names[0], "thingwayversionsdiffer", minor=True)
+        yield build_finding("versions", wrong, names[0], "thingwayversionsdiffer", minor=True)

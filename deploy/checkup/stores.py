@@ -8,7 +8,7 @@ from pkgutil import resolve_name
 
 from redis.exceptions import NoPermissionError
 
-from deploy.checkup.findings import Finding, assess, check_failed, run_check
+from deploy.checkup.findings import Finding, build_error_finding, build_finding, run_check
 from libs.common.store.lease import Lease
 from libs.common.store.migrations import MIGRATIONS as KEPT
 from libs.common.store.migrations import RESTORING, Migration, list_pending_migrations
@@ -16,14 +16,14 @@ from libs.common.store.mongo import Database, Mongo, StoreError
 from libs.common.store.redis import RedisError, connect_redis
 from libs.common.store_metrics import read_disk
 
-MEMBER_POLLS = 20
-"""Maximum polls for members that the driver has not found yet; they take one second in all."""
-MAX_SKEW = 2.0
+MAX_MEMBER_POLLS = 20
+"""Maximum polls, every 50 ms, for members that the driver has not found yet."""
+MAX_SKEW_SECONDS = 2.0
 """Maximum tolerated difference of clocks in seconds."""
-FULL_SHARE = 0.8
-"""Share of a volume at which it counts as nearly full."""
+NEARLY_FULL_SHARE = 0.8
+"""Fraction of MongoDB's disk at which it counts as nearly full."""
 _GB = 1e9
-_PROBE = "tw:doctor"
+_PROBE_KEY = "tw:doctor"
 
 
 async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
@@ -32,7 +32,7 @@ async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
     try:
         mongo = Mongo(url, database)
     except (StoreError, ValueError) as error:
-        return [check_failed(subject, error, "stores")]
+        return [build_error_finding(subject, error, "stores")]
     try:
         findings = await run_check(
             subject, "stores", check_members(subject, mongo), until, StoreError
@@ -67,20 +67,20 @@ async def check_members(subject: str, mongo: Mongo) -> list[Finding]:
     before = datetime.now(UTC)
     hello = await mongo.database.command("hello")
     differs = clock_skew(before, hello["localTime"].replace(tzinfo=UTC), datetime.now(UTC))
-    if differs > MAX_SKEW:
-        return [assess(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")]
+    if differs > MAX_SKEW_SECONDS:
+        return [build_finding(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")]
     primary, expected = hello.get("primary", ""), len(hello.get("hosts", []))
     if not primary:
-        return [assess(subject, "no member is primary", "", "stores")]
+        return [build_finding(subject, "no member is primary", "", "stores")]
     found_members = await _count_members(mongo, expected)
     wrong = f"{found_members} of {expected} members answer" if found_members < expected else ""
     right = f"replica set {hello.get('setName')}, {expected} members, primary {primary}"
-    return [assess(subject, wrong, right, "stores", minor=True)]
+    return [build_finding(subject, wrong, right, "stores", minor=True)]
 
 
 async def _count_members(mongo: Mongo, expected: int) -> int:
-    """Return how many members the driver finds within two seconds."""
-    for _ in range(MEMBER_POLLS):
+    """Return how many of the `expected` members the driver finds within a second."""
+    for _ in range(MAX_MEMBER_POLLS):
         if len(mongo.client.nodes) >= expected:
             break
         await asyncio.sleep(0.05)
@@ -100,14 +100,19 @@ async def _check_writes(subject: str, database: Database) -> list[Finding]:
     acquired = await lease.acquire()
     await lease.release()
     busy = "" if acquired else "; another doctor is running"
-    return [assess(f"{subject} writes", "", f"acknowledged by a majority{busy}", "stores")]
+    return [build_finding(f"{subject} writes", "", f"acknowledged by a majority{busy}", "stores")]
 
 
 async def _check_disk(database: Database) -> list[Finding]:
     used, size = await read_disk(database)
     text = f"{used / _GB:.1f} of {size / _GB:.1f} GB used"
     return [
-        assess("mongo disk", text if used > FULL_SHARE * size else "", text, "thingwaydiskfilling")
+        build_finding(
+            "mongo disk",
+            text if used > NEARLY_FULL_SHARE * size else "",
+            text,
+            "thingwaydiskfilling",
+        )
     ]
 
 
@@ -115,7 +120,7 @@ async def _check_migrations(name: str, database: Database) -> list[Finding]:
     subject = f"migrations of {name}"
     if await database[KEPT].find_one({"_id": RESTORING}) is not None:
         text = "a restore is in progress, or was interrupted"
-        return [assess(subject, text, "", "migrations")]
+        return [build_finding(subject, text, "", "migrations")]
     # Imports the code of all services, so the other checks must not wait for it.
     by_database: Mapping[str, Sequence[Migration]] = await asyncio.to_thread(
         resolve_name, "deploy.platform.migrations:MIGRATIONS"
@@ -124,7 +129,7 @@ async def _check_migrations(name: str, database: Database) -> list[Finding]:
     missing = await list_pending_migrations(database, migrations, contract=False)
     wrong = ", ".join(f"{migration.number} ({migration.title})" for migration in missing)
     text = f"missing: {wrong}" if wrong else ""
-    return [assess(subject, text, f"{len(migrations)} known, none due", "migrations")]
+    return [build_finding(subject, text, f"{len(migrations)} known, none due", "migrations")]
 
 
 async def check_redis(url: str, until: float) -> list[Finding]:
@@ -138,7 +143,7 @@ async def _check_redis(url: str) -> list[Finding]:
     async with connect_redis(url) as redis:
         await redis.ping()
         try:
-            await redis.set(_PROBE, "1", ex=5)
+            await redis.set(_PROBE_KEY, "1", ex=5)
         except NoPermissionError:
-            return [assess("redis", "", "answers; this user can only read", "stores")]
-        return [assess("redis", "", "answers and accepts writes", "stores")]
+            return [build_finding("redis", "", "answers; this user can only read", "stores")]
+        return [build_finding("redis", "", "answers and accepts writes", "stores")]

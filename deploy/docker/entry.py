@@ -15,8 +15,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-ENV_FILE = "THINGWAY_ENV_FILE"
-DEFAULT_FILE = "/secrets/env"
+ENV_FILE_VARIABLE = "THINGWAY_ENV_FILE"
+DEFAULT_ENV_FILE = "/secrets/env"
 
 
 def read_variables(text: str) -> dict[str, str]:
@@ -26,8 +26,8 @@ def read_variables(text: str) -> dict[str, str]:
 
 
 def add_secrets(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the command; raise `OSError` for an unreadable file."""
-    file = Path(environ.get(ENV_FILE, DEFAULT_FILE))
+    """Return `environ` and the variables in the env file; may raise `OSError`."""
+    file = Path(environ.get(ENV_FILE_VARIABLE, DEFAULT_ENV_FILE))
     try:
         text = file.read_text()
     except FileNotFoundError:

@@ -44,18 +44,18 @@ from deploy.platform.shares import (
 from deploy.platform.state import Addresses, State
 from libs.common.errors import ThingwayError
 
-STATE = Path("/state")
-OUT = Path("/out")
-DATA = Path("/data")
-"""Mount point of the data volumes of MongoDB and Redis in `setup`."""
-SECRETS = Path("/secrets")
-SIMULATOR = Path("/simulator")
+STATE_DIRECTORY = Path("/state")
+SHARES_DIRECTORY = Path("/out")
+DATA_DIRECTORY = Path("/data")
+"""Mount point of MongoDB's and Redis's data volumes in the job `setup`."""
+SECRETS_DIRECTORY = Path("/secrets")
+SIMULATOR_DIRECTORY = Path("/simulator")
 START_SECONDS = 180.0
 
-IMAGE_USER = 10001
+IMAGE_USER_ID = 10001
 """User id of the Thingway image."""
 SERVER_USER_IDS = {"mongo": 999, "redis": 999, "nats": 0}
-"""User ids of the servers in their official images."""
+"""User id of each server, by part, as in its official image."""
 PLAIN_ADDRESSES = PartAddresses(
     mongo=f"mongo:{MONGO_PORT}",
     mongo_direct=True,
@@ -77,13 +77,13 @@ TLS_ADDRESSES = replace(
 )
 """Addresses of the parts with docker-compose.tls.yml."""
 TLS_VARIABLE = "THINGWAY_TLS"
-"""Set by docker-compose.tls.yml."""
-PUBLIC = {
+"""Environment variable that docker-compose.tls.yml sets."""
+DEFAULT_PUBLIC_ADDRESSES = {
     "THINGWAY_PUBLIC_URL": "http://127.0.0.1:8080",
     "THINGWAY_PUBLIC_MQTT_URL": "mqtt://127.0.0.1:1883",
     "THINGWAY_PUBLIC_NATS_URL": "nats://127.0.0.1:4222",
 }
-_MONGO_PREFIX = "MONGO_"
+_MONGO_PASSWORD_PREFIX = "MONGO_"  # noqa: S105 - the start of names
 
 
 def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = "") -> int:
@@ -104,8 +104,8 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
 
 
 def write_share(out: Path, share: Share) -> None:
-    """Write a part's secrets into its volume, readable by its user; keep equal files."""
-    directory, owner = out / share.part, SERVER_USER_IDS.get(share.part, IMAGE_USER)
+    """Write a part's secret file, owned by its user; skip an equal file."""
+    directory, owner = out / share.part, SERVER_USER_IDS.get(share.part, IMAGE_USER_ID)
     if not directory.is_dir():
         raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")
     path = directory / share.name
@@ -115,10 +115,10 @@ def write_share(out: Path, share: Share) -> None:
     os.chown(path, owner, owner)
 
 
-def give_volume(volume: Path, owner: int) -> None:
-    """Make the user of a server the owner of its files.
+def change_volume_owner(volume: Path, owner: int) -> None:
+    """Make user id `owner` the owner of all files in a server's data volume.
 
-    Earlier versions ran the server as the user of its image. It may still run and delete files.
+    Earlier versions ran the server as another user. A server may still run and delete files.
     """
     for _, _, files, directory in os.fwalk(volume):  # no link leads out of the volume
         for name in (".", *files):
@@ -128,25 +128,25 @@ def give_volume(volume: Path, owner: int) -> None:
 
 
 def _write_bootstrap_state(out: Path, state: State, parts: PartAddresses) -> None:
-    """Write the state of the bootstrap job, and make two volumes writable for it."""
+    """Write the state for the bootstrap job, and make its two volumes writable for it."""
     directory = out / "bootstrap"
     for volume in (directory, out / "simulator"):
-        os.chown(volume, IMAGE_USER, IMAGE_USER)
+        os.chown(volume, IMAGE_USER_ID, IMAGE_USER_ID)
     states.save(directory, bootstrap_state(state, states.load(directory), parts))
-    os.chown(directory / states.FILE_NAME, IMAGE_USER, IMAGE_USER)
+    os.chown(directory / states.FILE_NAME, IMAGE_USER_ID, IMAGE_USER_ID)
 
 
 def _create_secrets() -> None:
-    state = states.load(STATE)
+    state = states.load(STATE_DIRECTORY)
     console.adopt_client(state, os.environ)
     parts = TLS_ADDRESSES if os.environ.get(TLS_VARIABLE) else PLAIN_ADDRESSES
     shares = create_shares(state, parts)
-    states.save(STATE, state)
+    states.save(STATE_DIRECTORY, state)
     for share in shares:
-        write_share(OUT, share)
+        write_share(SHARES_DIRECTORY, share)
     for name in ("mongo", "redis"):
-        give_volume(DATA / name, SERVER_USER_IDS[name])
-    _write_bootstrap_state(OUT, state, parts)
+        change_volume_owner(DATA_DIRECTORY / name, SERVER_USER_IDS[name])
+    _write_bootstrap_state(SHARES_DIRECTORY, state, parts)
 
 
 def setup() -> int:
@@ -155,18 +155,20 @@ def setup() -> int:
 
 
 def database_users(environ: Mapping[str, str]) -> list[DatabaseUser]:
-    """Return MongoDB's users with the passwords that `setup` created."""
-    variables = [name for name in environ if name.startswith(_MONGO_PREFIX)]
-    secrets = {f"mongo.{name.removeprefix(_MONGO_PREFIX)}": environ[name] for name in variables}
+    """Return MongoDB's users with their passwords in the environment (`MONGO_{user}`)."""
+    variables = [name for name in environ if name.startswith(_MONGO_PASSWORD_PREFIX)]
+    secrets = {
+        f"mongo.{name.removeprefix(_MONGO_PASSWORD_PREFIX)}": environ[name] for name in variables
+    }
     state = State(secrets=secrets)
     users = [*services.database_users(state), services.backup_user(state)]
-    if f"{_MONGO_PREFIX}exporter" in environ:
+    if f"{_MONGO_PASSWORD_PREFIX}exporter" in environ:
         users.append(services.exporter_user(state))
     return users
 
 
 def run_mongo_setup(set_up: Callable[[list[DatabaseUser]], Coroutine[None, None, None]]) -> int:
-    """Create MongoDB's users with `set_up`; return 1 if MongoDB is not ready in time."""
+    """Call `set_up` with MongoDB's users; return the exit code, 1 on failure."""
     setup_users = set_up(database_users(os.environ))
     done = "the replica set and its users exist"
     return run_job(
@@ -185,11 +187,13 @@ def mongo_setup() -> int:
 
 def public_addresses(environ: Mapping[str, str]) -> Addresses:
     """Return the addresses for clients outside the containers."""
-    http, mqtt, nats = (environ.get(name) or default for name, default in PUBLIC.items())
+    http, mqtt, nats = (
+        environ.get(name) or default for name, default in DEFAULT_PUBLIC_ADDRESSES.items()
+    )
     return Addresses(http, mqtt, nats)
 
 
-def ready_file(state: State, public: Addresses) -> bytes:
+def encode_ready_file(state: State, public: Addresses) -> bytes:
     """Return the content of `ready.json`, without pids."""
     content = ready.encode_ready(state, public, pids={})
     if content is None:
@@ -197,8 +201,8 @@ def ready_file(state: State, public: Addresses) -> bytes:
     return content
 
 
-def simulator_file(state: State) -> bytes:
-    """Return the environment of the simulator (profile `demo`)."""
+def encode_simulator_environment(state: State) -> bytes:
+    """Return the env file of the simulator (profile `demo`)."""
     device, addresses = state.device, state.addresses
     if device is None or addresses is None:
         raise AssertionError("the bootstrap creates a device")
@@ -222,10 +226,12 @@ async def create_first_data(state: State, save: Callable[[], None]) -> None:
 
 
 def _bootstrap() -> None:
-    state = states.load(SECRETS)
-    asyncio.run(create_first_data(state, lambda: states.save(SECRETS, state)))
-    write_private(SECRETS / ready.FILE_NAME, ready_file(state, public_addresses(os.environ)))
-    write_private(SIMULATOR / "env", simulator_file(state))
+    state = states.load(SECRETS_DIRECTORY)
+    asyncio.run(create_first_data(state, lambda: states.save(SECRETS_DIRECTORY, state)))
+    write_private(
+        SECRETS_DIRECTORY / ready.FILE_NAME, encode_ready_file(state, public_addresses(os.environ))
+    )
+    write_private(SIMULATOR_DIRECTORY / "env", encode_simulator_environment(state))
 
 
 def run_bootstrap() -> int:

@@ -21,26 +21,28 @@ from deploy.platform.errors import CommandError
 from deploy.platform.openapi import OpenApi
 from libs.common.tls import mqtt_addresses
 
-SECRETS = Path("/secrets")
+SECRETS_DIRECTORY = Path("/secrets")
 TIMEOUT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 _DEVICES_PATH = "/device/openapi/v1/devices"
 
 
-async def check(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
-    """Run the check; raise `TimeoutError` if the report is not stored within a minute."""
+async def check_report_is_stored(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
+    """Report as a new device; raise `TimeoutError` if it is not stored in time."""
     sn = f"DEMO{secrets.token_hex(6).upper()}"
     device = await api.add_device(sn, "helm test", demo_product()["model"])
     try:
         sn, key = await api.issue_credentials(device)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            await _report(mqtt_addresses(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5})
-            await _wait_stored(api, device, {"temperature": 21.5})
+            await _publish_report(
+                mqtt_addresses(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5}
+            )
+            await _wait_until_stored(api, device, {"temperature": 21.5})
     finally:
         await api.request("DELETE", f"{_DEVICES_PATH}/{device}")
 
 
-async def _report(
+async def _publish_report(
     server: Mapping[str, Any], sn: str, key: str, properties: dict[str, float]
 ) -> None:
     """Publish a report and wait for its acknowledgement."""
@@ -49,7 +51,7 @@ async def _report(
         await client.publish(f"thing/{sn}/up/report", body, qos=1)
 
 
-async def _wait_stored(api: OpenApi, device: int, properties: dict[str, float]) -> None:
+async def _wait_until_stored(api: OpenApi, device: int, properties: dict[str, float]) -> None:
     path = f"{_DEVICES_PATH}/{device}/properties/history?startTime=0&pageSize=1"
     while True:
         records = (await api.request("GET", path))["list"]
@@ -59,14 +61,16 @@ async def _wait_stored(api: OpenApi, device: int, properties: dict[str, float]) 
 
 
 async def _run(base_url: str, mqtt_url: str) -> None:
-    ready_content = ready.read(SECRETS)
+    ready_content = ready.read(SECRETS_DIRECTORY)
     if ready_content is None:
-        raise CommandError(f"no {ready.FILE_NAME} in {SECRETS}: the bootstrap job has not finished")
+        raise CommandError(
+            f"no {ready.FILE_NAME} in {SECRETS_DIRECTORY}: the bootstrap job has not finished"
+        )
     application = ready_content.application
     ca_file = os.environ.get("THINGWAY_CA_FILE", "")
     login = (application.client_id, application.client_secret)
     async with OpenApi(base_url, *login, ca_file) as api:
-        await check(api, mqtt_url, ca_file)
+        await check_report_is_stored(api, mqtt_url, ca_file)
 
 
 def main() -> int:

@@ -30,11 +30,11 @@ import msgspec
 
 from deploy.docker.jobs import (
     create_first_data,
+    encode_ready_file,
+    encode_simulator_environment,
     public_addresses,
-    ready_file,
     run_job,
     run_mongo_setup,
-    simulator_file,
 )
 from deploy.platform import console, ready
 from deploy.platform.errors import LauncherError
@@ -44,11 +44,11 @@ from deploy.platform.shares import PartAddresses, bootstrap_state, create_shares
 from deploy.platform.state import FILE_NAME, Addresses, State
 from libs.common.tls import trusting_context
 
-ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TIMEOUT_SECONDS = 10
 
 
-class Secrets:
+class ReleaseSecrets:
     """The Secrets `{name}-{part}` of a release, accessed as the pod's service account.
 
     Secrets are written with server-side apply, which creates a missing Secret and keeps the keys of
@@ -60,8 +60,8 @@ class Secrets:
         """`name` is the release's name, `manager` the field manager of each write."""
         self._name = name
         self._manager = manager
-        self._namespace = (ACCOUNT / "namespace").read_text()
-        self._tls = trusting_context(ca_file=str(ACCOUNT / "ca.crt"))
+        self._namespace = (ACCOUNT_DIRECTORY / "namespace").read_text()
+        self._tls = trusting_context(ca_file=str(ACCOUNT_DIRECTORY / "ca.crt"))
 
     def read(self, part: str) -> dict[str, bytes]:
         """Return the content of a part's Secret by key; empty if it does not exist."""
@@ -87,7 +87,7 @@ class Secrets:
         self, method: str, part: str, body: Any = None, *, allow_missing: bool = False
     ) -> dict[str, Any]:
         path = f"/api/v1/namespaces/{self._namespace}/secrets/{self._name}-{part}"
-        headers = {"Authorization": f"Bearer {(ACCOUNT / 'token').read_text()}"}
+        headers = {"Authorization": f"Bearer {(ACCOUNT_DIRECTORY / 'token').read_text()}"}
         if body is not None:
             path += f"?fieldManager={self._manager}&force=true"
             headers["Content-Type"] = "application/apply-patch+yaml"
@@ -112,12 +112,12 @@ SETUP_PART = "setup"
 BOOTSTRAP_PART = "bootstrap"
 NATS_TLS_FILES = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
 CA_FILE = "/tls/ca.crt"
-"""Path where the chart mounts the authority."""
-MONGO_KEY = Path("/keys/key")
+"""Path where the chart mounts the certificate authority of the servers."""
+MONGO_KEY_FILE = Path("/keys/key")
 
 
-def read_state(secrets: Secrets, part: str) -> State:
-    """Return the saved state of a part; an empty one if none exists.
+def read_state(secrets: ReleaseSecrets, part: str) -> State:
+    """Return the state in the Secret of a part; an empty one if none exists.
 
     Raises `LauncherError` if it cannot be decoded: new secrets would lock everybody out.
     """
@@ -128,12 +128,12 @@ def read_state(secrets: Secrets, part: str) -> State:
         raise LauncherError(f"cannot read {FILE_NAME} of the Secret {part}: {error}") from error
 
 
-def write_state(secrets: Secrets, part: str, state: State) -> None:
-    """Save the state of a part."""
+def write_state(secrets: ReleaseSecrets, part: str, state: State) -> None:
+    """Save a state in the Secret of a part."""
     secrets.write(part, {FILE_NAME: msgspec.json.encode(state)})
 
 
-def write_secrets(secrets: Secrets, parts: PartAddresses) -> None:
+def write_secrets(secrets: ReleaseSecrets, parts: PartAddresses) -> None:
     """Create missing secrets, save them all, and then write the parts' Secrets."""
     state = read_state(secrets, SETUP_PART)
     console.adopt_client(state, os.environ)
@@ -176,22 +176,24 @@ def setup(arguments: Sequence[str]) -> int:
         exporters=options.exporters,
     )
     done = "every part has its secrets"
-    return run_job("setup", lambda: write_secrets(Secrets(options.name, "setup"), parts), done)
+    return run_job(
+        "setup", lambda: write_secrets(ReleaseSecrets(options.name, "setup"), parts), done
+    )
 
 
 def mongo_setup(members: Sequence[str]) -> int:
-    """Set up MongoDB."""
-    key, password = MONGO_KEY.read_text(), os.environ["MONGO_ADMIN"]
+    """Create the replica set of `members` (`host:port`) and its users."""
+    key, password = MONGO_KEY_FILE.read_text(), os.environ["MONGO_ADMIN"]
     return run_mongo_setup(lambda users: set_up_members(members, key, password, users))
 
 
 def _bootstrap(name: str) -> None:
-    secrets = Secrets(name, "bootstrap")
+    secrets = ReleaseSecrets(name, "bootstrap")
     state = read_state(secrets, BOOTSTRAP_PART)
     asyncio.run(create_first_data(state, lambda: write_state(secrets, BOOTSTRAP_PART, state)))
     public = public_addresses(os.environ)
-    secrets.write("credentials", {ready.FILE_NAME: ready_file(state, public)})
-    secrets.write("simulator", {"env": simulator_file(state)})
+    secrets.write("credentials", {ready.FILE_NAME: encode_ready_file(state, public)})
+    secrets.write("simulator", {"env": encode_simulator_environment(state)})
 
 
 def bootstrap(arguments: Sequence[str]) -> int:

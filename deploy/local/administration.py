@@ -46,7 +46,7 @@ from libs.common.contracts.limits import SetLimits, TenantLimits
 
 A = TypeVar("A")
 
-_FIRST_USER = """\
+_FIRST_USER_INSTRUCTIONS = """\
 Until the tenant has a user, anybody can register, and the first user becomes its super-admin:
 
   curl {base_url}/user/register -H 'TENANT_ID: {tenant}' -H 'Content-Type: application/json' \\
@@ -58,7 +58,7 @@ Users then sign in with this client at POST {base_url}/oauth2/token."""
 async def create_app(options: Namespace) -> None:
     """Create an application and print its credentials, which are shown only once."""
     request = CreateApplication(options.name, TENANT, options.events)
-    _show_app(options, await _call_auth(options, "create_application", request, ApplicationSecret))
+    _print_app(options, await _call_auth(options, "create_application", request, ApplicationSecret))
 
 
 async def list_apps(options: Namespace) -> None:
@@ -78,7 +78,7 @@ async def list_apps(options: Namespace) -> None:
         (str(app.application_id), app.name, app.tenant, app.client_id, str(app.events))
         for app in applications.applications
     )
-    _show_table(options, applications.applications, columns, rows)
+    _print_table(options, applications.applications, columns, rows)
 
 
 async def rotate_app(options: Namespace) -> None:
@@ -86,20 +86,20 @@ async def rotate_app(options: Namespace) -> None:
     request = ApplicationRef(options.id)
     made = await _call_auth(options, "rotate_application_secret", request, ApplicationSecret)
     state = states.load(options.data)
-    if _is_first(state, options.id):
+    if _is_first_application(state, options.id):
         state.application = Application(options.id, made.client_id, made.client_secret)
         _save_state(options.data, state)
-    _show_app(options, made)
+    _print_app(options, made)
 
 
 async def delete_app(options: Namespace) -> None:
     """Delete an application; its tokens stop working."""
     await _call_auth(options, "delete_application", ApplicationRef(options.id), Done)
     state = states.load(options.data)
-    if _is_first(state, options.id):
+    if _is_first_application(state, options.id):
         state.application = state.device = None  # the next start creates new ones
         states.save(options.data, state)
-    _show(
+    _print_answer(
         options,
         {"applicationId": options.id, "deleted": True},
         f"application {options.id} is deleted",
@@ -108,18 +108,18 @@ async def delete_app(options: Namespace) -> None:
 
 async def create_integration(options: Namespace) -> None:
     """Create credentials for an integration and print the secret."""
-    await _new_integration_secret(options, "create_integration_login")
+    await _print_new_secret(options, "create_integration_login")
 
 
 async def rotate_integration(options: Namespace) -> None:
     """Replace the secret of an integration; its connections are closed."""
-    await _new_integration_secret(options, "rotate_integration_secret")
+    await _print_new_secret(options, "rotate_integration_secret")
 
 
-async def _new_integration_secret(options: Namespace, operation: str) -> None:
+async def _print_new_secret(options: Namespace, operation: str) -> None:
     made = await _call_auth(options, operation, IntegrationRef(options.id), IntegrationSecret)
     rows = {"integration": made.integration, "NATS user": made.user, "secret": made.secret}
-    _show_secret(options, made, rows)
+    _print_secret(options, made, rows)
 
 
 async def list_integrations(options: Namespace) -> None:
@@ -131,24 +131,24 @@ async def list_integrations(options: Namespace) -> None:
     rows = (
         (each.integration, each.user, _format_time(each.created_at)) for each in integrations.logins
     )
-    _show_table(options, integrations.logins, columns, rows)
+    _print_table(options, integrations.logins, columns, rows)
 
 
 async def delete_integration(options: Namespace) -> None:
     """Delete the credentials of an integration; its connections are closed."""
     await _call_auth(options, "delete_integration_login", IntegrationRef(options.id), Done)
     text = f"the credentials of integration {options.id} are deleted"
-    _show(options, {"integration": options.id, "deleted": True}, text)
+    _print_answer(options, {"integration": options.id, "deleted": True}, text)
 
 
 async def create_tenant(options: Namespace) -> None:
     """Create a tenant and print its console client; the secret is shown only once."""
     made = await _call_auth(options, "create_tenant", CreateTenant(options.name), CreatedTenant)
     rows = {"tenant": made.name, "client id": made.client_id, "client secret": made.client_secret}
-    _show_secret(options, made, rows)
+    _print_secret(options, made, rows)
     if not options.json:
         _, addresses = states.load_addressed(options.data)
-        print("\n" + _FIRST_USER.format(base_url=addresses.base_url, tenant=made.name))
+        print("\n" + _FIRST_USER_INSTRUCTIONS.format(base_url=addresses.base_url, tenant=made.name))
 
 
 async def list_tenants(options: Namespace) -> None:
@@ -156,7 +156,7 @@ async def list_tenants(options: Namespace) -> None:
     tenants = await _call_auth(options, "list_tenants", ListTenants(), Tenants)
     columns = (Column("Name", overflow="fold"), "Users", "Created")
     rows = ((each.name, str(each.users), _format_time(each.created_at)) for each in tenants.tenants)
-    _show_table(options, tenants.tenants, columns, rows)
+    _print_table(options, tenants.tenants, columns, rows)
 
 
 async def change_limits(options: Namespace) -> None:
@@ -168,7 +168,7 @@ async def change_limits(options: Namespace) -> None:
         (name, str(maximum), "custom" if name in answer.own else "")
         for name, maximum in msgspec.to_builtins(answer.limits).items()
     )
-    _show_table(options, answer, columns, rows)
+    _print_table(options, answer, columns, rows)
 
 
 async def reset_password(options: Namespace) -> None:
@@ -180,7 +180,7 @@ async def reset_password(options: Namespace) -> None:
     if options.tenant == TENANT and state.user is not None and state.user.email == user.email:
         state.user = user
         _save_state(options.data, state)
-    _show_secret(options, user, {"user": user.email, "password": user.password}, what="password")
+    _print_secret(options, user, {"user": user.email, "password": user.password}, what="password")
 
 
 async def _call_auth(options: Namespace, operation: str, request: Any, answer: type[A]) -> A:
@@ -189,48 +189,48 @@ async def _call_auth(options: Namespace, operation: str, request: Any, answer: t
         return await auth.call(f"rpc.auth.{operation}", request, answer)
 
 
-def _is_first(state: State, application_id: int) -> bool:
+def _is_first_application(state: State, application_id: int) -> bool:
     return state.application is not None and state.application.application_id == application_id
 
 
 def _save_state(directory: Path, state: State) -> None:
-    """Save a changed application or user, also in `ready.json` of a running platform."""
+    """Save the state, and write it to `ready.json` if the platform runs."""
     states.save(directory, state)
     running = ready.read(directory)
     if running is not None and lock.is_held(directory):
         ready.write(directory, running.pids)
 
 
-def _show(options: Namespace, answer: Any, text: str) -> None:
+def _print_answer(options: Namespace, answer: Any, text: str) -> None:
     encoded = msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
     print(encoded if options.json else text)
 
 
-def _show_app(options: Namespace, made: ApplicationSecret) -> None:
+def _print_app(options: Namespace, made: ApplicationSecret) -> None:
     rows = {
         "application": str(made.application_id),
         "client id": made.client_id,
         "client secret": made.client_secret,
     }
-    _show_secret(options, made, rows)
+    _print_secret(options, made, rows)
 
 
-def _show_secret(
+def _print_secret(
     options: Namespace, answer: Any, rows: Mapping[str, str], what: str = "secret"
 ) -> None:
     width = max(map(len, rows)) + 2
     lines = [f"{name:<{width}}{value}" for name, value in rows.items()]
-    _show(options, answer, "\n".join([*lines, f"The {what} is shown only once."]))
+    _print_answer(options, answer, "\n".join([*lines, f"The {what} is shown only once."]))
 
 
-def _show_table(
+def _print_table(
     options: Namespace,
     answer: Any,
     columns: Iterable[Column | str],
     rows: Iterable[tuple[str, ...]],
 ) -> None:
     if options.json:
-        _show(options, answer, "")
+        _print_answer(options, answer, "")
         return
     table = Table(*columns, box=None)
     for row in rows:
@@ -251,7 +251,7 @@ class _CertificateFiles(msgspec.Struct):
 
     @property
     def text(self) -> str:
-        """Return the file names and the expiry as text."""
+        """Return the file names, expiry and serial number as text."""
         until = f"{from_ms(self.expires):%Y-%m-%d}"
         key = f"private key  {self.key} (the only copy)\n" if self.key else ""
         return f"certificate  {self.certificate}, until {until}\n{key}serial       {self.serial}"
@@ -270,8 +270,8 @@ async def issue_certificate(options: Namespace) -> None:
     if str(options.out) == "-":
         print(issued.certificate + (issued.key or ""), end="")
         return
-    written = _write(options.out, options.sn, issued)
-    _show(options, written, written.text)
+    written = _write_certificate_files(options.out, options.sn, issued)
+    _print_answer(options, written, written.text)
 
 
 async def show_certificates(options: Namespace) -> None:
@@ -284,18 +284,20 @@ async def show_certificates(options: Namespace) -> None:
     rows = (
         (each.serial, f"{from_ms(each.expires):%Y-%m-%d}") for each in certificates.certificates
     )
-    _show_table(options, certificates, columns, rows)
+    _print_table(options, certificates, columns, rows)
 
 
 async def revoke_certificate(options: Namespace) -> None:
     """Revoke a certificate; its connections are closed."""
     revoked = DeviceCertificateRef(options.sn, options.serial.upper())
     done = await _call_auth(options, "revoke_device_certificate", revoked, Done)
-    _show(options, done, f"{revoked.serial} is revoked")
+    _print_answer(options, done, f"{revoked.serial} is revoked")
 
 
-def _write(directory: Path, sn: str, issued: IssuedCertificate) -> _CertificateFiles:
-    """Write the files, readable by their owner only; raise `CommandError` on failure."""
+def _write_certificate_files(
+    directory: Path, sn: str, issued: IssuedCertificate
+) -> _CertificateFiles:
+    """Write certificate and key, private to the user; raise `CommandError`."""
     certificate, key = directory / f"{sn}.pem", directory / f"{sn}.key"
     try:
         write_private(certificate, issued.certificate.encode())

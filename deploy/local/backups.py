@@ -17,16 +17,21 @@ import msgspec
 from nats.errors import Error as NatsError
 from pymongo.errors import PyMongoError
 
-from deploy.backup.archive import ArchiveBroken, Reader, VerifiedArchive, Writer, read_records
-from deploy.backup.archive_key import Key, read_key
-from deploy.backup.installation import back_up, check_logins
-from deploy.backup.installation import restore as restore_stores
-from deploy.backup.records import CollectionEnd, Head, Moment, Record, Secrets
+from deploy.backup.archive import (
+    ArchiveBroken,
+    ArchiveReader,
+    ArchiveWriter,
+    VerifiedArchive,
+    read_records,
+)
+from deploy.backup.archive_key import ArchiveKey, read_archive_key
+from deploy.backup.installation import back_up_installation, check_logins, restore_installation
+from deploy.backup.records import ArchiveHead, ArchiveRecord, BackupMoment, CollectionEnd, Secrets
 from deploy.backup.storage import (
     Storage,
+    build_backup_name,
     choose_expired,
     find_backup,
-    name_backup,
     open_storage,
 )
 from deploy.backup.stores import Stores
@@ -50,40 +55,40 @@ from libs.common.jobs import retry
 from libs.common.store.redis import RedisError
 from libs.common.version import VERSION
 
-_LISTENERS = ("nats", "mqtt")
-_START_SECONDS = 600.0
+_LISTENER_PORT_NAMES = ("nats", "mqtt")
+_STORES_READY_SECONDS = 600.0
 _READ_BYTES = 1024**2
-STREAM = "-"
-"""File name for standard output or input."""
-FULL_DISK = frozenset({errno.ENOSPC, errno.EDQUOT})
+STANDARD_STREAM = "-"
+"""File name that means standard output or input."""
+FULL_DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 async def backup(options: Namespace) -> None:
-    """Write a backup, verify it, and then delete expired ones."""
+    """Write a backup, verify it if required, and then delete expired backups."""
     interrupt_when_terminated()
-    key = read_key(options)
+    key = read_archive_key(options)
     has_retention = bool(options.keep or options.keep_days)
     with errors_as_one_line():
-        if options.to == STREAM:
+        if options.to == STANDARD_STREAM:
             if has_retention:
                 raise CommandError("--keep and --keep-days require a folder or s3://BUCKET/PREFIX")
             out = _require_redirected(sys.stdout.buffer)
             stores = open_stores(options)
-            finished, _ = await _write(stores, out, key, options.tenant)
-            await report(stores, options.tenant, finished)
+            finished, _ = await _write_archive(stores, out, key, options.tenant)
+            await report_backup(stores, options.tenant, finished)
             return
         storage = open_storage(options.to)
-        name = name_backup(now_ms(), options.tenant)
+        name = build_backup_name(now_ms(), options.tenant)
         stores = open_stores(options)
         with storage.create_backup(name) as out:
-            finished, digest = await _write(stores, out, key, options.tenant)
+            finished, digest = await _write_archive(stores, out, key, options.tenant)
         if is_verified := options.verify or has_retention:
             await _verify_stored(storage, name, key, digest)
-        used, size = storage.measure_disk()
+        used, size = storage.measure_used_and_total()
         finished = msgspec.structs.replace(
             finished, verified=is_verified, disk_used=used, disk_size=size
         )
-        await report(stores, options.tenant, finished)
+        await report_backup(stores, options.tenant, finished)
         print(storage.locate(name))
         for expired in choose_expired(
             storage.list_backups(), name, options.keep, options.keep_days
@@ -109,49 +114,53 @@ def interrupt_when_terminated() -> None:
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
-async def report(stores: Stores, tenant: str | None, backup: FinishedBackup) -> None:
-    """Report a backup of all tenants, or its test, to `device` for metrics."""
+async def report_backup(stores: Stores, tenant: str | None, backup: FinishedBackup) -> None:
+    """Report a backup of all tenants, or its verification, as a metric of `device`."""
     if tenant is not None:
         return
     try:
-        async with stores.bus(BACKUP) as bus:
+        async with stores.connect_bus(BACKUP) as bus:
             await RpcClient(bus).call(RECORD_BACKUP, backup, Done)
     except (CommandError, ThingwayError) as error:
         log(f"the result is not shown as a metric: {error}")
 
 
-async def _write(
-    stores: Stores, out: BinaryIO, key: Key, tenant: str | None
+async def _write_archive(
+    stores: Stores, out: BinaryIO, key: ArchiveKey, tenant: str | None
 ) -> tuple[FinishedBackup, bytes]:
     """Write a backup of all tenants or of one; return its report and SHA-256."""
-    writer = Writer(out, key)
+    writer = ArchiveWriter(out, key)
     counts: list[int] = []
 
-    async def put(record: Record) -> None:
+    async def write_record(record: ArchiveRecord) -> None:
         if isinstance(record, CollectionEnd):
             counts.append(record.count)
         await asyncio.to_thread(writer.write, record)
 
     if tenant is None:
-        moment = await back_up(stores, put, log)
+        moment = await back_up_installation(stores, write_record, log)
     else:
-        moment = await back_up_tenant(stores, tenant, put, log)
+        moment = await back_up_tenant(stores, tenant, write_record, log)
     await asyncio.to_thread(writer.close)
-    log(describe_content(Head(VERSION, 0, tenant), moment, counts))
+    log(describe_content(ArchiveHead(VERSION, 0, tenant), moment, counts))
     return FinishedBackup(moment.at, writer.output.size), writer.output.digest
 
 
-async def _verify_stored(storage: Storage, name: str, key: Key, digest: bytes) -> None:
-    """Read a stored backup again; delete it if it differs from the written one."""
+async def _verify_stored(storage: Storage, name: str, key: ArchiveKey, digest: bytes) -> None:
+    """Read a stored backup; delete it and raise if it differs from the written one."""
     try:
         with storage.open_backup(name) as source:
-            await (_compare(source, digest) if key.is_public else _verify(source, key))
+            await (
+                _require_digest(source, digest)
+                if key.can_only_encrypt
+                else _verify_archive(source, key)
+            )
     except ArchiveBroken:
         storage.delete_backup(name)
         raise
 
 
-async def _compare(source: BinaryIO, digest: bytes) -> None:
+async def _require_digest(source: BinaryIO, digest: bytes) -> None:
     digest_found = hashlib.sha256()
     while chunk := await asyncio.to_thread(source.read, _READ_BYTES):
         digest_found.update(chunk)
@@ -159,9 +168,9 @@ async def _compare(source: BinaryIO, digest: bytes) -> None:
         raise ArchiveBroken("the stored backup differs from the written one")
 
 
-async def _verify(source: BinaryIO, key: Key) -> VerifiedArchive:
+async def _verify_archive(source: BinaryIO, key: ArchiveKey) -> VerifiedArchive:
     """Read an archive to its end; raise `ArchiveBroken` if it was modified."""
-    with Reader(source, key) as reader:
+    with ArchiveReader(source, key) as reader:
         archive = VerifiedArchive(reader)
         async for _ in read_records(archive):
             pass
@@ -170,16 +179,16 @@ async def _verify(source: BinaryIO, key: Key) -> VerifiedArchive:
 
 async def restore(options: Namespace) -> None:
     """Restore a backup into an empty data directory or into stores given by URLs."""
-    key = read_key(options)
-    with errors_as_one_line(), _open(options.file) as source:
+    key = read_archive_key(options)
+    with errors_as_one_line(), _open_source(options.file) as source:
         if options.dry_run:
-            log_content(await _verify(source, key))
+            log_content(await _verify_archive(source, key))
             return
-        with Reader(source, key) as reader:
-            archive, secrets = begin_archive(reader)
+        with ArchiveReader(source, key) as reader:
+            archive, secrets = read_head_and_secrets(reader)
             head = archive.head
             if head.tenant is None:
-                await _restore_whole(options, secrets, archive)
+                await _restore_installation(options, secrets, archive)
             else:
                 stores = open_stores(options)
                 await restore_tenant(
@@ -188,23 +197,25 @@ async def restore(options: Namespace) -> None:
                 log_content(archive)
 
 
-def begin_archive(reader: Reader) -> tuple[VerifiedArchive, Secrets]:
-    """Return an archive after its head, and its secrets; raise `ArchiveBroken`."""
+def read_head_and_secrets(reader: ArchiveReader) -> tuple[VerifiedArchive, Secrets]:
+    """Read the first two records; return the archive, now after them, and its secrets."""
     archive = VerifiedArchive(reader)
     head, secrets = next(archive), next(archive)
-    if not isinstance(head, Head) or not isinstance(secrets, Secrets):
+    if not isinstance(head, ArchiveHead) or not isinstance(secrets, Secrets):
         raise ArchiveBroken("the archive does not start with its head and secrets")
     return archive, secrets
 
 
 def decode_state(secrets: Secrets) -> State:
-    """Return the state of the installation without its old ports and addresses."""
+    """Return the archived installation's state without its old ports and addresses."""
     state = msgspec.json.decode(secrets.state, type=State)
     state.ports, state.addresses = {}, None
     return state
 
 
-async def _restore_whole(options: Namespace, secrets: Secrets, archive: VerifiedArchive) -> None:
+async def _restore_installation(
+    options: Namespace, secrets: Secrets, archive: VerifiedArchive
+) -> None:
     state = decode_state(secrets)
     if options.only_secrets:
         create_private_directory(options.data)
@@ -213,11 +224,11 @@ async def _restore_whole(options: Namespace, secrets: Secrets, archive: Verified
         _save_secrets(options.data, state)
         stores = _stores_from_urls(options, state)
         await wait_for_stores(stores)
-        await restore_stores(stores, archive, log, options.replicas, compare=options.verify)
+        await restore_installation(stores, archive, log, options.replicas, compare=options.verify)
         log_content(archive)
     else:
         async with run_servers(options.data, state) as stores:  # one server of each kind
-            await restore_stores(stores, archive, log, replicas=1, compare=options.verify)
+            await restore_installation(stores, archive, log, replicas=1, compare=options.verify)
         log_content(archive)
 
 
@@ -256,14 +267,14 @@ async def wait_for_stores(stores: Stores) -> None:
     except errors as error:
         log(f"waiting for the stores: {error}")
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with asyncio.timeout(_STORES_READY_SECONDS):
                 await retry(partial(check_logins, stores), *errors)
         except TimeoutError:
             raise CommandError(f"the stores were not ready in time: {error}") from error
 
 
 def _save_secrets(directory: Path, state: State) -> None:
-    """Save the secrets, unless the directory already has them."""
+    """Save `state`; raise `CommandError` if the directory has other secrets."""
     existing = states.load(directory)
     if existing.secrets and existing.secrets != existing.secrets | state.secrets:
         file = directory / states.FILE_NAME
@@ -274,7 +285,7 @@ def _save_secrets(directory: Path, state: State) -> None:
 
 @contextlib.asynccontextmanager
 async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
-    """Run the servers of an empty data directory, without services."""
+    """Run MongoDB, NATS and Redis in an empty directory; yield their addresses."""
     server_programs = servers.Programs.find()
     lock_handle = lock.acquire(directory)
     if present := sorted({entry.name for entry in os.scandir(directory)} - {lock.FILE_NAME}):
@@ -283,8 +294,8 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
         )
     (directory / lock.RESTORING).touch()
     state.hosts = [ports.LOOPBACK]  # a cluster too: `up --cluster` extends it again
-    state.claim_ports([*servers.internal_ports(state), *_LISTENERS], reserved=())
-    port, mqtt_port = (state.ports.pop(name) for name in _LISTENERS)
+    state.claim_ports([*servers.internal_ports(state), *_LISTENER_PORT_NAMES], reserved=())
+    port, mqtt_port = (state.ports.pop(name) for name in _LISTENER_PORT_NAMES)
     listeners = servers.NatsListeners(ports.LOOPBACK, port, mqtt_port)
     addresses = Addresses("", "", f"nats://{listeners.host}:{listeners.port}")
     base = base_environment(os.environ)
@@ -304,8 +315,8 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     (directory / lock.RESTORING).unlink()
 
 
-def describe_content(head: Head, moment: Moment, counts: Collection[int]) -> str:
-    """Return a sentence; `counts` are the documents of each collection."""
+def describe_content(head: ArchiveHead, moment: BackupMoment, counts: Collection[int]) -> str:
+    """Return a sentence about a backup; `counts` are its documents by collection."""
     content = f"{len(counts)} collections with {sum(counts)} documents"
     if head.tenant is None:
         messages = sum(position.messages for position in moment.streams.values())
@@ -318,7 +329,7 @@ def describe_content(head: Head, moment: Moment, counts: Collection[int]) -> str
 
 
 def log_content(archive: VerifiedArchive) -> None:
-    """Print a sentence about an archive that was read to its end."""
+    """Print the sentence of `describe_content` about an archive read to its end."""
     counts = [end.count for end in archive.collections.values()]
     log(describe_content(archive.head, archive.moment, counts))
 
@@ -335,8 +346,8 @@ def _require_redirected(out: BinaryIO) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _open(file: str) -> Iterator[BinaryIO]:
-    if file == STREAM:
+def _open_source(file: str) -> Iterator[BinaryIO]:
+    if file == STANDARD_STREAM:
         yield sys.stdin.buffer
         return
     storage, name = find_backup(file)
@@ -351,7 +362,7 @@ def errors_as_one_line() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL_DISK:
+        if error.errno not in FULL_DISK_ERRNOS:
             raise CommandError(f"{type(error).__name__}: {error}") from error
         raise CommandError(
             f"the disk is full, and the incomplete file was deleted: {error}. Free space, or "

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from deploy.checkup import Settings, run_checks, service_addresses
+from deploy.checkup import ServiceEnvironment, run_checks, service_addresses
 from deploy.checkup.findings import Finding
 from deploy.docker.entry import add_secrets
 from deploy.local import lock, programs
@@ -63,7 +63,7 @@ def _show(findings: Iterable[Finding]) -> None:
     Console().print(table)
 
 
-async def _check_container(settings: Settings) -> list[Finding]:
+async def _check_container(settings: ServiceEnvironment) -> list[Finding]:
     """Return the findings from inside a service's container, with its settings."""
     scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
     port = settings.get(f"{PREFIX}OPERATIONS_PORT") or settings.get(f"{PREFIX}PORT", "8000")

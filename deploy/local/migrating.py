@@ -37,7 +37,7 @@ async def run_migrations(options: Namespace) -> None:
         stores = open_stores(options)
         if options.contract:
             await _require_single_version(stores)
-        for user in stores.users:
+        for user in stores.database_users:
             mongo = Mongo(stores.mongo_url_for(user), user.database)
             try:
                 await _migrate(mongo, user.database, contract=options.contract)
@@ -76,7 +76,7 @@ async def _require_single_version(stores: Stores) -> None:
         if pong.version != VERSION:
             versions[pong.name] = pong.version
 
-    async with stores.bus(ADMIN) as bus:
+    async with stores.connect_bus(ADMIN) as bus:
         inbox = bus.client.new_inbox()
         await bus.client.subscribe(inbox, cb=collect)
         await bus.client.publish("$SRV.PING", reply=inbox)

@@ -8,20 +8,20 @@ from argparse import Namespace
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from deploy.backup.archive import Reader, VerifiedArchive
-from deploy.backup.archive_key import read_key
-from deploy.backup.installation import restore
+from deploy.backup.archive import ArchiveReader, VerifiedArchive
+from deploy.backup.archive_key import read_archive_key
+from deploy.backup.installation import restore_installation
 from deploy.backup.storage import find_backup
 from deploy.backup.stores import Stores
 from deploy.local import lock
 from deploy.local.backups import (
-    begin_archive,
     decode_state,
     errors_as_one_line,
     interrupt_when_terminated,
     log,
     log_content,
-    report,
+    read_head_and_secrets,
+    report_backup,
     run_servers,
     wait_for_stores,
 )
@@ -34,17 +34,17 @@ from libs.common.contracts.backups import FinishedBackup
 async def verify(options: Namespace) -> None:
     """Restore a backup into temporary stores, compare them, and report the result."""
     interrupt_when_terminated()
-    key = read_key(options)
+    key = read_archive_key(options)
     with errors_as_one_line():
         storage, name = find_backup(options.source)
         log(f"restoring {storage.locate(name)}")
         began = time.monotonic()
-        with storage.open_backup(name) as source, Reader(source, key) as reader:
-            archive, secrets = begin_archive(reader)
+        with storage.open_backup(name) as source, ArchiveReader(source, key) as reader:
+            archive, secrets = read_head_and_secrets(reader)
             if archive.head.tenant is not None:
                 raise CommandError(f"{name} has one tenant only: verify a backup of all tenants")
             async with _run_scratch(options, decode_state(secrets)) as stores:
-                await restore(stores, archive, log, 1, compare=True)
+                await restore_installation(stores, archive, log, 1, compare=True)
         seconds = time.monotonic() - began
         log_content(archive)
         log(f"the restored data equal the backup; the restore took {seconds:.0f} s")
@@ -53,7 +53,7 @@ async def verify(options: Namespace) -> None:
 
 @contextlib.asynccontextmanager
 async def _run_scratch(options: Namespace, state: State) -> AsyncIterator[Stores]:
-    """Yield empty stores: own servers, or those that the options name."""
+    """Yield empty stores: temporary servers, or those that the options name."""
     if not options.scratch_mongo_url and not options.scratch_nats_url:
         with tempfile.TemporaryDirectory(
             prefix="thingway-verify-", dir=options.scratch
@@ -86,4 +86,4 @@ async def _report(options: Namespace, archive: VerifiedArchive, seconds: float) 
         return
     stores = Stores(state=state, mongo_url="", nats=addresses, redis_url="")
     backup = FinishedBackup(archive.moment.at, 0, restore_seconds=seconds)
-    await report(stores, None, backup)
+    await report_backup(stores, None, backup)

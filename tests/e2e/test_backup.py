@@ -11,11 +11,15 @@ import pyrage
 import pytest
 from pymongo import MongoClient
 
-from deploy.backup.archive import Reader
-from deploy.backup.archive_key import Key
+from deploy.backup.archive import ArchiveReader
+from deploy.backup.archive_key import ArchiveKey
 from deploy.backup.stores import DATABASES
-from deploy.backup.tenant_collections import EXCLUDED, TENANT_COLLECTIONS, find_collection
-from deploy.checkup.processes import read_metrics
+from deploy.backup.tenant_collections import (
+    EXCLUDED_COLLECTIONS,
+    TENANT_COLLECTIONS,
+    find_collection,
+)
+from deploy.checkup.processes import parse_metrics
 from deploy.local.process import PROJECT_ROOT
 from tests.e2e.callers import Application
 from tests.e2e.platform import THINGWAY, Platform, run_command
@@ -73,11 +77,11 @@ async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key
     (file,) = (tmp_path / "out").iterdir()
     url = f"http://127.0.0.1:{platform.state.ports['device']}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        shown, _ = read_metrics(await answer.text())
+        shown, _ = parse_metrics(await answer.text())
     read = run_command("restore", file, "--dry-run", "--identity-file", key)
     refused = run_command("restore", file, "--dry-run")
-    private = Key(identities=(str(identity),))
-    with file.open("rb") as source, Reader(source, private) as records:
+    private = ArchiveKey(identities=(str(identity),))
+    with file.open("rb") as source, ArchiveReader(source, private) as records:
         contents = [msgspec.msgpack.encode(record) for record in records]
 
     assert file.stat().st_mode & 0o777 == 0o600
@@ -108,12 +112,14 @@ async def test_every_collection_has_a_row(platform: Platform, application: Appli
             for name in client[database].list_collection_names()
         }
 
-    assert [one for one in sorted(found) if not find_collection(one) and one not in EXCLUDED] == []
-    assert [one for one in EXCLUDED if find_collection(one)] == []
+    assert [
+        one for one in sorted(found) if not find_collection(one) and one not in EXCLUDED_COLLECTIONS
+    ] == []
+    assert [one for one in EXCLUDED_COLLECTIONS if find_collection(one)] == []
     rows = [
         row.name
         for row in TENANT_COLLECTIONS
-        if not any(row.pattern.fullmatch(entry) for entry in found)
+        if not any(row.name_pattern.fullmatch(entry) for entry in found)
     ]
     assert rows == []
 

@@ -14,14 +14,14 @@ from nats.aio.msg import Msg
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js.errors import NotFoundError
 
-from deploy.backup.records import Message, StreamHead
+from deploy.backup.records import StreamHead, StreamMessage
 from deploy.backup.streams import (
     StreamRestore,
-    advance,
-    is_copy,
+    advance_sequence,
+    is_partition_copy,
+    publish_missing_messages,
     read_messages,
-    replay,
-    snapshot,
+    snapshot_stream,
 )
 from libs.common.bus import BatchConsumer, Bus, OutgoingMessage, consumer, event_tenant, publish_all
 from libs.common.bus.publishing import acknowledge
@@ -248,7 +248,7 @@ async def test_a_backup_restores_partitions_and_what_they_stored_after_the_snaps
     """`EVENTS` is not completed: it copies again what its snapshot lacks."""
     heads: dict[str, StreamHead] = {}
     chunks: dict[str, list[bytes]] = {}
-    later: dict[str, list[Message]] = {}
+    later: dict[str, list[StreamMessage]] = {}
     names = (EVENTS, "EVENTS_0", "EVENTS_1")
     (tmp_path / "old").mkdir()
     (tmp_path / "new").mkdir()
@@ -257,7 +257,7 @@ async def test_a_backup_restores_partitions_and_what_they_stored_after_the_snaps
         await publish(device, 0)
         async with bus_of(old, "backup") as bus:
             for name in names:
-                async for piece in snapshot(bus.client, name):
+                async for piece in snapshot_stream(bus.client, name):
                     if isinstance(piece, StreamHead):
                         heads[name] = piece
                     else:
@@ -272,7 +272,7 @@ async def test_a_backup_restores_partitions_and_what_they_stored_after_the_snaps
                     )
                 ]
                 later[name] = [one for some in found for one in some]
-    assert [is_copy(heads[name]) for name in names] == [True, False, False]
+    assert [is_partition_copy(heads[name]) for name in names] == [True, False, False]
 
     async with nats_door(tmp_path / "new") as new, bus_of(new, "admin") as admin:
         await admin.js.delete_stream(EVENTS)
@@ -280,11 +280,11 @@ async def test_a_backup_restores_partitions_and_what_they_stored_after_the_snaps
             restore = StreamRestore(admin.client, heads[name], None)
             await restore.start()
             for chunk in chunks.get(name, ()):
-                await restore.chunk(chunk)
-            await restore.end()
+                await restore.send_chunk(chunk)
+            await restore.finish()
         for name in names[1:]:
-            await replay(admin, name, later[name])
-            await advance(admin, name, 100)
+            await publish_missing_messages(admin, name, later[name])
+            await advance_sequence(admin, name, 100)
         async with asyncio.timeout(40):
             while await count_messages(admin, EVENTS, "event.t1.>") < 160:
                 await asyncio.sleep(0.1)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from deploy.backup.records import StreamHead, StreamPosition
-from deploy.backup.streams import StreamRestore, advance, compare, snapshot
+from deploy.backup.streams import StreamRestore, advance_sequence, compare_stream, snapshot_stream
 from libs.common.bus import Bus, OutgoingMessage, publish_all
 from libs.common.bus.streams import UPLINK, UPLINK_PARTITIONS, ensure_uplinks, find_uplinks
 from libs.common.bus.subjects import up
@@ -100,16 +100,16 @@ async def test_a_backup_restores_what_waits_in_each_stream(server):
         await bus.js.publish(f"{up('D1', 'report')}.old", b"0")
         for name in (UPLINK, *TWO):
             last = (await bus.js.stream_info(name)).state.last_seq
-            head, *chunks = [piece async for piece in snapshot(reader, name)]
+            head, *chunks = [piece async for piece in snapshot_stream(reader, name)]
             assert isinstance(head, StreamHead)
             await bus.js.delete_stream(name)
             restore = StreamRestore(client, head, None)
             await restore.start()
             for chunk in chunks:
-                await restore.chunk(chunk)
-            await restore.end()
-            await advance(bus, name, last + 3)
-            await compare(bus, name, StreamPosition(last + 3, 1, 0))
+                await restore.send_chunk(chunk)
+            await restore.finish()
+            await advance_sequence(bus, name, last + 3)
+            await compare_stream(bus, name, StreamPosition(last + 3, 1, 0))
         after = await bus.js.publish(up("D1", "report"), b"2")
         waiting = (await bus.js.stream_info(UPLINK)).state.messages
 

@@ -67,7 +67,7 @@ from thingway_client._api.models import (
 )
 from thingway_client._api.types import Response
 from thingway_client.errors import CommandFailed, CommandPending, Refused
-from thingway_client.events import Event, Login, listen
+from thingway_client.events import Event, NatsLogin, listen
 from thingway_client.records import Record
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Time = datetime | int | None
-"""A time, or ms since 1970."""
+"""A `datetime`, or ms since 1970; None: no limit."""
 SendRequest = Callable[[], Awaitable[Response[Any]]]
 
-PAGE = 1000
+DEFAULT_PAGE_SIZE = 1000
 RETRIED_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """Statuses of temporary rejections, which are retried."""
-LONGEST_PAUSE = 30.0
+MAX_PAUSE_SECONDS = 30.0
 """Maximum seconds between two attempts of a request."""
 RENEWAL_SECONDS = 60.0
 """Seconds before its expiry at which a token is replaced."""
@@ -117,9 +117,9 @@ class AsyncThingway:
         self._retries = retries
         self._client = AuthenticatedClient(
             base_url=url.rstrip("/"),
-            token="",  # `_Tokens` adds it to each request
+            token="",  # `_TokenAuth` adds it to each request
             timeout=httpx.Timeout(timeout),
-            httpx_args={"auth": _Tokens(url.rstrip("/"), client_id, client_secret)},
+            httpx_args={"auth": _TokenAuth(url.rstrip("/"), client_id, client_secret)},
         )
 
     async def __aenter__(self) -> Self:
@@ -142,24 +142,28 @@ class AsyncThingway:
     async def add_device(self, sn: str, name: str, **more: Any) -> DeviceRef:
         """Add a device. Examples of `more`: `model`, `description`, `tag`, `data_storage`."""
         body = AddDevice.from_dict({"snDevEUI": sn, "name": name, **_to_api_fields(more)})
-        return await self._ask(lambda: add_device.asyncio_detailed(client=self._client, body=body))
+        return await self._request_data(
+            lambda: add_device.asyncio_detailed(client=self._client, body=body)
+        )
 
     async def issue_key(self, device_id: int) -> DeviceCredentials:
         """Issue a key, which is returned only here. The previous key stops working."""
-        return await self._ask(
+        return await self._request_data(
             lambda: issue_credentials.asyncio_detailed(device_id, client=self._client)
         )
 
     async def device(self, device_id: int) -> DeviceRecord:
         """Return the record of a device."""
-        return await self._ask(lambda: get_device.asyncio_detailed(device_id, client=self._client))
+        return await self._request_data(
+            lambda: get_device.asyncio_detailed(device_id, client=self._client)
+        )
 
     async def devices(
-        self, *, page_size: int = PAGE, **filters: Any
+        self, *, page_size: int = DEFAULT_PAGE_SIZE, **filters: Any
     ) -> AsyncGenerator[DeviceRecord, None]:
         """Yield matching devices. Examples: `keyword="roof"`, `connect_status=["ONLINE"]`."""
         wanted = {"pageSize": page_size, **_to_api_fields(filters)}
-        async for device in self._pages(
+        async for device in self._iterate_pages(
             lambda number: search_devices.asyncio_detailed(
                 client=self._client, body=SearchDevices.from_dict({**wanted, "pageNumber": number})
             )
@@ -169,28 +173,34 @@ class AsyncThingway:
     async def update_device(self, device_id: int, name: str, **more: Any) -> None:
         """Change the record of a device. Omitted fields do not change."""
         body = UpdateDevice.from_dict({"deviceId": device_id, "name": name, **_to_api_fields(more)})
-        await self._ask(lambda: update_device.asyncio_detailed(client=self._client, body=body))
+        await self._request_data(
+            lambda: update_device.asyncio_detailed(client=self._client, body=body)
+        )
 
     async def remove_device(self, device_id: int) -> None:
         """Remove a device from the application; its history stays.
 
         Its key ends, unless a super-admin assigned the device.
         """
-        await self._ask(lambda: remove_device.asyncio_detailed(device_id, client=self._client))
+        await self._request_data(
+            lambda: remove_device.asyncio_detailed(device_id, client=self._client)
+        )
 
     async def delete_device(self, device_id: int) -> None:
         """Delete a device with its history."""
-        await self._ask(lambda: delete_device.asyncio_detailed(device_id, client=self._client))
+        await self._request_data(
+            lambda: delete_device.asyncio_detailed(device_id, client=self._client)
+        )
 
     async def thing_specification(self, device_id: int) -> TslDocument:
         """Return the thing specification (TSL) of a device."""
-        return await self._ask(
+        return await self._request_data(
             lambda: get_thing_specification.asyncio_detailed(device_id, client=self._client)
         )
 
     async def config(self, device_id: int) -> Config:
         """Return the configuration of a device, in the format of `create_tasks`."""
-        return await self._ask(
+        return await self._request_data(
             lambda: get_device_config.asyncio_detailed(device_id, client=self._client)
         )
 
@@ -203,21 +213,21 @@ class AsyncThingway:
         end: Time = None,
         *,
         order: Literal["asc", "desc"] = "asc",
-        page_size: int = PAGE,
+        page_size: int = DEFAULT_PAGE_SIZE,
     ) -> "AsyncHistory":
         """Return the history of a device, oldest first; without bounds the last 24 hours.
 
         Pages are loaded while you iterate.
         """
-        span = records.milliseconds(start), records.milliseconds(end)
-        return AsyncHistory(self._history(device_id, span, order, page_size))
+        span = records.to_milliseconds(start), records.to_milliseconds(end)
+        return AsyncHistory(self._iterate_history(device_id, span, order, page_size))
 
-    async def _history(
+    async def _iterate_history(
         self, device_id: int, span: tuple[int | None, int | None], order: str, page_size: int
     ) -> AsyncGenerator[Record, None]:
         key = None
         while True:
-            page = await self._ask(
+            page = await self._request_data(
                 lambda key=key: get_property_history.asyncio_detailed(  # type: ignore[misc]
                     device_id,
                     client=self._client,
@@ -236,32 +246,32 @@ class AsyncThingway:
     # Commands.
 
     async def set_properties(self, device_id: int, properties: dict[str, Any]) -> "AsyncCommand":
-        """Set properties of a device; the returned command waits for its reply."""
+        """Send new property values to a device; `wait` of the returned command awaits the reply."""
         body = UpdateProperties.from_dict({"properties": properties})
-        response = await self._response(
+        response = await self._send_with_retries(
             lambda: update_device_properties.asyncio_detailed(
                 device_id, client=self._client, body=body
             )
         )
-        return AsyncCommand(self, _task_id(response))
+        return AsyncCommand(self, _parse_task_id(response))
 
     async def call_service(
         self, device_id: int, service_id: str, inputs: dict[str, Any] | None = None
     ) -> "AsyncCommand":
-        """Call a service of a device; the returned command waits for its reply."""
+        """Call a service of a device; `wait` of the returned command awaits the reply."""
         body = CallService.from_dict({"serviceId": service_id, "inputs": inputs or {}})
-        response = await self._response(
+        response = await self._send_with_retries(
             lambda: call_device_service.asyncio_detailed(device_id, client=self._client, body=body)
         )
-        return AsyncCommand(self, _task_id(response))
+        return AsyncCommand(self, _parse_task_id(response))
 
     async def create_tasks(
         self, kind: Literal["TSL", "PROFILE"], device_ids: Sequence[int], config: dict[str, Any]
     ) -> dict[int, "AsyncCommand"]:
-        """Configure devices, all or none; return the commands by device id."""
+        """Configure devices, none if the request has an error; return commands by device id."""
         given = {"type": kind, "deviceIds": list(device_ids), "config": config}
         body = CreateTasks.from_dict(given)
-        made = await self._ask(
+        made = await self._request_data(
             lambda: create_tasks.asyncio_detailed(client=self._client, body=body)
         )
         return {
@@ -271,13 +281,17 @@ class AsyncThingway:
 
     async def task(self, task_id: int) -> Task:
         """Return the task of a command, with its status."""
-        return await self._ask(lambda: get_task.asyncio_detailed(task_id, client=self._client))
+        return await self._request_data(
+            lambda: get_task.asyncio_detailed(task_id, client=self._client)
+        )
 
     # Products.
 
-    async def products(self, *, page_size: int = PAGE) -> AsyncGenerator[Product, None]:
+    async def products(
+        self, *, page_size: int = DEFAULT_PAGE_SIZE
+    ) -> AsyncGenerator[Product, None]:
         """Yield the products of the tenant."""
-        async for product in self._pages(
+        async for product in self._iterate_pages(
             lambda number: list_products.asyncio_detailed(
                 client=self._client, page_size=page_size, page_number=number
             )
@@ -286,27 +300,37 @@ class AsyncThingway:
 
     async def product(self, model: str) -> ProductWithTsl:
         """Return a product with its TSL."""
-        return await self._ask(lambda: get_product.asyncio_detailed(model, client=self._client))
+        return await self._request_data(
+            lambda: get_product.asyncio_detailed(model, client=self._client)
+        )
 
     async def put_product(self, model: str, name: str, tsl: dict[str, Any], **more: Any) -> None:
         """Create or replace a product. Examples of `more`: `sn_prefixes`, `history_days`."""
         body = PutProduct.from_dict({"name": name, "tsl": tsl, **_to_api_fields(more)})
-        await self._ask(lambda: put_product.asyncio_detailed(model, client=self._client, body=body))
+        await self._request_data(
+            lambda: put_product.asyncio_detailed(model, client=self._client, body=body)
+        )
 
     async def delete_product(self, model: str) -> None:
         """Delete a product without devices."""
-        await self._ask(lambda: delete_product.asyncio_detailed(model, client=self._client))
+        await self._request_data(
+            lambda: delete_product.asyncio_detailed(model, client=self._client)
+        )
 
     # RPS records.
 
     async def set_profile(self, sn: str, profile_url: str) -> None:
         """Set the URL of the profile of a device that is not on the platform yet."""
         body = SetProfile(sn=sn, profile_url=profile_url)
-        await self._ask(lambda: set_rps_profile.asyncio_detailed(client=self._client, body=body))
+        await self._request_data(
+            lambda: set_rps_profile.asyncio_detailed(client=self._client, body=body)
+        )
 
-    async def profiles(self, *, page_size: int = PAGE) -> AsyncGenerator[RpsRecord, None]:
+    async def profiles(
+        self, *, page_size: int = DEFAULT_PAGE_SIZE
+    ) -> AsyncGenerator[RpsRecord, None]:
         """Yield the RPS records of the application."""
-        async for record in self._pages(
+        async for record in self._iterate_pages(
             lambda number: search_rps_profiles.asyncio_detailed(
                 client=self._client, body=SearchProfiles(page_size=page_size, page_number=number)
             )
@@ -315,13 +339,15 @@ class AsyncThingway:
 
     async def delete_profile(self, sn: str) -> None:
         """Delete the RPS record of an SN."""
-        await self._ask(lambda: delete_rps_profile.asyncio_detailed(sn, client=self._client))
+        await self._request_data(
+            lambda: delete_rps_profile.asyncio_detailed(sn, client=self._client)
+        )
 
     # The application itself.
 
     async def limits(self) -> TenantUsage:
         """Return the limits and the usage of the application and its tenant."""
-        return await self._ask(lambda: get_limits.asyncio_detailed(client=self._client))
+        return await self._request_data(lambda: get_limits.asyncio_detailed(client=self._client))
 
     async def events(
         self, pattern: str = ">", *, durable: bool = False
@@ -334,34 +360,34 @@ class AsyncThingway:
         position for all patterns.
         """
         tenant = (await self.limits()).tenant
-        login = Login(self._nats_url, *self._login, tenant)
+        login = NatsLogin(self._nats_url, *self._login, tenant)
         async for event in listen(login, pattern, durable=durable):
             yield event
 
     # Requests.
 
-    async def _pages(
+    async def _iterate_pages(
         self, fetch: Callable[[int], Awaitable[Response[Any]]]
     ) -> AsyncGenerator[Any, None]:
         number, seen = 1, False
         while not seen:
-            page = await self._ask(partial(fetch, number))
+            page = await self._request_data(partial(fetch, number))
             for entry in page.content:
                 yield entry
             seen = number * page.page_size >= page.total
             number += 1
 
-    async def _ask(self, ask: SendRequest) -> Any:
+    async def _request_data(self, send: SendRequest) -> Any:
         """Send a request; return `data` of the answer."""
-        return (await self._response(ask)).parsed.data  # type: ignore[union-attr]
+        return (await self._send_with_retries(send)).parsed.data  # type: ignore[union-attr]
 
-    async def _response(self, ask: SendRequest) -> Response[Any]:
+    async def _send_with_retries(self, send: SendRequest) -> Response[Any]:
         for tries_left in range(self._retries, -1, -1):
-            response = await ask()
+            response = await send()
             if response.status_code not in RETRIED_STATUSES or not tries_left:
                 break
             pause = float(response.headers.get("Retry-After", "1"))
-            await asyncio.sleep(min(pause, LONGEST_PAUSE))
+            await asyncio.sleep(min(pause, MAX_PAUSE_SECONDS))
         return _require_success(response)
 
 
@@ -416,7 +442,7 @@ class AsyncCommand:
             pause = min(2 * pause, 2.0)
 
 
-class _Tokens(httpx.Auth):
+class _TokenAuth(httpx.Auth):
     """Adds the token to requests, and replaces a missing, expired or rejected token."""
 
     def __init__(self, url: str, client_id: str, client_secret: str) -> None:
@@ -455,10 +481,10 @@ class _Tokens(httpx.Auth):
 
 def _to_api_fields(given: dict[str, Any]) -> dict[str, Any]:
     """Return the fields with the names of the API, without those that are None."""
-    return {_camel(name): value for name, value in given.items() if value is not None}
+    return {_to_camel_case(name): value for name, value in given.items() if value is not None}
 
 
-def _camel(name: str) -> str:
+def _to_camel_case(name: str) -> str:
     if name == "dev_eui":
         return "devEUI"
     first, *others = name.split("_")
@@ -466,7 +492,7 @@ def _camel(name: str) -> str:
 
 
 def _require_success(response: Response[Any]) -> Response[Any]:
-    """Return the answer; raise `Refused` unless it is a success."""
+    """Return the response; raise `Refused` unless its status is 200."""
     found = response.parsed
     if response.status_code == HTTPStatus.OK and found is not None:
         return response
@@ -480,5 +506,5 @@ def _build_refused(status: int, body: dict[str, Any]) -> Refused:
     return Refused(int(status), code, message, body.get("requestId", ""))
 
 
-def _task_id(response: Response[Any]) -> int:
+def _parse_task_id(response: Response[Any]) -> int:
     return int(response.headers["Location"].rpartition("/")[2])

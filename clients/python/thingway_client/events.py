@@ -13,7 +13,7 @@ from nats.errors import TimeoutError as NothingCame
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
-STREAM = "EVENTS"
+EVENTS_STREAM = "EVENTS"
 BATCH, WAIT = 100, 30.0
 """Maximum events of a request, and how long it waits for them, in seconds."""
 
@@ -33,8 +33,8 @@ class Event:
         return f"{first}.{last}"
 
 
-class _Secure(Client):
-    """Requires TLS of a `tls://` server; nats-py connects without it if none is offered."""
+class _TlsRequiredClient(Client):
+    """A client that rejects a `tls://` server without TLS; nats-py would connect unencrypted."""
 
     async def _process_info(self, info: dict[str, Any], *args: Any, **options: Any) -> None:
         server = self._current_server
@@ -44,7 +44,7 @@ class _Secure(Client):
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class NatsLogin:
     """The NATS server, and the login of the application."""
 
     nats_url: str
@@ -53,8 +53,8 @@ class Login:
     tenant: str
 
     async def connect(self) -> Client:
-        """Connect with the inbox prefix of the application."""
-        client = _Secure()
+        """Return a connection, whose inbox prefix is that of the application."""
+        client = _TlsRequiredClient()
         await client.connect(
             self.nats_url,
             user=self.client_id,
@@ -64,12 +64,12 @@ class Login:
         )
         return client
 
-    def event(self, subject: str, data: bytes) -> Event:
-        """Return the event of a message."""
+    def parse_event(self, subject: str, data: bytes) -> Event:
+        """Return the event in a NATS message with this subject and payload."""
         return Event(subject.removeprefix(f"event.{self.tenant}."), json.loads(data))
 
 
-async def listen(login: Login, pattern: str, *, durable: bool) -> AsyncGenerator[Event, None]:
+async def listen(login: NatsLogin, pattern: str, *, durable: bool) -> AsyncGenerator[Event, None]:
     """Yield events whose subject, without `event.{tenant}.`, matches `pattern`."""
     client = await login.connect()
     subject = f"event.{login.tenant}.{pattern}"
@@ -86,15 +86,15 @@ async def listen(login: Login, pattern: str, *, durable: bool) -> AsyncGenerator
 
 
 async def _yield_live_events(
-    client: Client, login: Login, subject: str
+    client: Client, login: NatsLogin, subject: str
 ) -> AsyncGenerator[Event, None]:
     subscription = await client.subscribe(subject)
     async for message in subscription.messages:
-        yield login.event(message.subject, message.data)
+        yield login.parse_event(message.subject, message.data)
 
 
 async def _yield_durable_events(
-    client: Client, login: Login, subject: str
+    client: Client, login: NatsLogin, subject: str
 ) -> AsyncGenerator[Event, None]:
     """Yield unconfirmed events of the application's durable consumer, then new events.
 
@@ -102,7 +102,7 @@ async def _yield_durable_events(
     """
     stream = client.jetstream()
     try:
-        await stream.consumer_info(STREAM, login.client_id)
+        await stream.consumer_info(EVENTS_STREAM, login.client_id)
     except NotFoundError:
         config = ConsumerConfig(
             name=login.client_id,
@@ -110,17 +110,17 @@ async def _yield_durable_events(
             filter_subject=f"event.{login.tenant}.>",
             ack_policy=AckPolicy.EXPLICIT,
         )
-        await stream.add_consumer(STREAM, config)
-    reader = await stream.pull_subscribe_bind(login.client_id, STREAM)
+        await stream.add_consumer(EVENTS_STREAM, config)
+    reader = await stream.pull_subscribe_bind(login.client_id, EVENTS_STREAM)
     while True:
         with contextlib.suppress(NothingCame):
             for message in await reader.fetch(BATCH, timeout=WAIT):
-                if _matches(message.subject, subject):
-                    yield login.event(message.subject, message.data)
+                if _matches_pattern(message.subject, subject):
+                    yield login.parse_event(message.subject, message.data)
                 await message.ack()
 
 
-def _matches(subject: str, pattern: str) -> bool:
+def _matches_pattern(subject: str, pattern: str) -> bool:
     """Return whether a NATS pattern matches a subject."""
     tokens, wanted = subject.split("."), pattern.split(".")
     if wanted[-1] == ">":
@@ -130,7 +130,9 @@ def _matches(subject: str, pattern: str) -> bool:
     )
 
 
-def listen_blocking(login: Login, pattern: str, *, durable: bool) -> Generator[Event, None, None]:
+def listen_blocking(
+    login: NatsLogin, pattern: str, *, durable: bool
+) -> Generator[Event, None, None]:
     """Yield the events of `listen` in code without asyncio."""
     with asyncio.Runner() as runner:
         events = listen(login, pattern, durable=durable)

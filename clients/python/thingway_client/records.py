@@ -24,7 +24,7 @@ class Record:
         return datetime.fromtimestamp(self.ts / 1000, UTC)
 
 
-def milliseconds(time: datetime | int | None) -> int | None:
+def to_milliseconds(time: datetime | int | None) -> int | None:
     """Return a time in ms since 1970. A `datetime` without zone is local time."""
     return round(time.timestamp() * 1000) if isinstance(time, datetime) else time
 

@@ -10,17 +10,17 @@ from typing import BinaryIO
 import pyrage
 import pytest
 
-from deploy.backup.archive import ArchiveBroken, Reader, VerifiedArchive, Writer
-from deploy.backup.archive_key import Key
-from deploy.backup.databases import Tally
+from deploy.backup.archive import ArchiveBroken, ArchiveReader, ArchiveWriter, VerifiedArchive
+from deploy.backup.archive_key import ArchiveKey
+from deploy.backup.databases import CollectionTally
 from deploy.backup.records import (
+    ArchiveEnd,
+    ArchiveHead,
+    ArchiveRecord,
+    BackupMoment,
     CollectionEnd,
     CollectionHead,
     Documents,
-    End,
-    Head,
-    Moment,
-    Record,
     Secrets,
 )
 from deploy.platform.errors import CommandError
@@ -30,27 +30,27 @@ DOCUMENT = b"\x05\x00\x00\x00\x00"
 
 
 def _tally(*documents: bytes) -> CollectionEnd:
-    tally = Tally()
+    tally = CollectionTally()
     for document in documents:
         tally.add(document)
-    return tally.end
+    return tally.end_record
 
 
-RECORDS: list[Record] = [
-    Head("1.2.3", 1),
+RECORDS: list[ArchiveRecord] = [
+    ArchiveHead("1.2.3", 1),
     Secrets(b"a secret that nobody shall read"),
-    Moment(2, (3, 4), {}),
+    BackupMoment(2, (3, 4), {}),
     CollectionHead("d", "c", b"", b""),
     Documents(DOCUMENT * 2),
     _tally(DOCUMENT, DOCUMENT),
-    End(1),
+    ArchiveEnd(1),
 ]
 IDENTITY = pyrage.x25519.Identity.generate()
-TO_IDENTITY = Key(recipients=(str(IDENTITY.to_public()),))
-PLAIN, PASSPHRASE = Key(), Key(passphrase="correct horse")
+TO_IDENTITY = ArchiveKey(recipients=(str(IDENTITY.to_public()),))
+PLAIN, PASSPHRASE = ArchiveKey(), ArchiveKey(passphrase="correct horse")
 
 
-def write_archive(key: Key, records: list[Record] = RECORDS) -> bytes:
+def write_archive(key: ArchiveKey, records: list[ArchiveRecord] = RECORDS) -> bytes:
     """Return an archive with these records."""
     out = io.BytesIO()
     write_records(out, key, records)
@@ -58,23 +58,23 @@ def write_archive(key: Key, records: list[Record] = RECORDS) -> bytes:
 
 
 @cache
-def sealed(key: Key) -> bytes:
+def sealed(key: ArchiveKey) -> bytes:
     """Return the archive of these records: a passphrase takes a second of processor time."""
     return write_archive(key)
 
 
-def write_records(out: BinaryIO, key: Key, records: list[Record]) -> Writer:
+def write_records(out: BinaryIO, key: ArchiveKey, records: list[ArchiveRecord]) -> ArchiveWriter:
     """Write an archive with these records; return its closed writer."""
-    writer = Writer(out, key)
+    writer = ArchiveWriter(out, key)
     for record in records:
         writer.write(record)
     writer.close()
     return writer
 
 
-def read_archive(data: bytes, key: Key) -> list[Record]:
+def read_archive(data: bytes, key: ArchiveKey) -> list[ArchiveRecord]:
     """Return the verified records of an archive."""
-    with Reader(io.BytesIO(data), key) as reader:
+    with ArchiveReader(io.BytesIO(data), key) as reader:
         return list(VerifiedArchive(reader))
 
 
@@ -83,20 +83,20 @@ def read_archive(data: bytes, key: Key) -> list[Record]:
     [
         (PLAIN, PLAIN),
         (PASSPHRASE, PASSPHRASE),
-        (TO_IDENTITY, Key(identities=(str(IDENTITY),))),
+        (TO_IDENTITY, ArchiveKey(identities=(str(IDENTITY),))),
     ],
 )
-def test_records_survive_with_and_without_encryption(key: Key, opened: Key) -> None:
+def test_records_survive_with_and_without_encryption(key: ArchiveKey, opened: ArchiveKey) -> None:
     """A written archive returns its records."""
     assert read_archive(sealed(key), opened) == RECORDS
 
 
 @pytest.mark.parametrize("key", [PASSPHRASE, TO_IDENTITY])
-def test_an_encrypted_archive_requires_its_key(key: Key) -> None:
+def test_an_encrypted_archive_requires_its_key(key: ArchiveKey) -> None:
     """A wrong or missing key is rejected, and the archive contains no plain text."""
     data = sealed(key)
     assert b"secret that" not in data
-    for wrong in (PLAIN, Key(passphrase="another"), Key(identities=(_another(),))):
+    for wrong in (PLAIN, ArchiveKey(passphrase="another"), ArchiveKey(identities=(_another(),))):
         with pytest.raises(CommandError):
             read_archive(data, wrong)
 
@@ -111,9 +111,9 @@ def test_age_can_decrypt_an_archive_for_a_recipient() -> None:
 
 
 @pytest.mark.parametrize("key", [PLAIN, TO_IDENTITY])
-def test_a_truncated_or_modified_archive_is_rejected(key: Key) -> None:
+def test_a_truncated_or_modified_archive_is_rejected(key: ArchiveKey) -> None:
     """Truncation at any place and a change of any byte are detected."""
-    opened = Key(identities=(str(IDENTITY),)) if key.recipients else key
+    opened = ArchiveKey(identities=(str(IDENTITY),)) if key.recipients else key
     data = write_archive(key)
     last = len(data) - 1
     for end in (0, 5, 40, last // 2, last):
@@ -132,7 +132,7 @@ def test_a_collection_without_one_document_is_rejected() -> None:
     with pytest.raises(ArchiveBroken, match=r"d\.c was modified after it was written"):
         read_archive(write_archive(PLAIN, lacking), PLAIN)
     with pytest.raises(ArchiveBroken, match="lacks collections"):
-        read_archive(write_archive(PLAIN, [*RECORDS[:3], End(1)]), PLAIN)
+        read_archive(write_archive(PLAIN, [*RECORDS[:3], ArchiveEnd(1)]), PLAIN)
 
 
 def test_a_tally_does_not_depend_on_the_order() -> None:
@@ -141,7 +141,7 @@ def test_a_tally_does_not_depend_on_the_order() -> None:
 
 
 @pytest.mark.parametrize("key", [PLAIN, TO_IDENTITY])
-def test_a_full_disk_is_the_error_of_each_kind_of_archive(key: Key) -> None:
+def test_a_full_disk_is_the_error_of_each_kind_of_archive(key: ArchiveKey) -> None:
     """Encryption in another thread does not hide it."""
     with (
         Path("/dev/full").open("wb", buffering=0) as out,
@@ -152,7 +152,7 @@ def test_a_full_disk_is_the_error_of_each_kind_of_archive(key: Key) -> None:
 
 def test_a_failed_read_is_not_a_modified_archive() -> None:
     """`thingway backup` deletes a modified backup, but not one that it cannot read."""
-    key = Key(identities=(str(IDENTITY),))
+    key = ArchiveKey(identities=(str(IDENTITY),))
     data = write_archive(TO_IDENTITY, [*RECORDS, *[Documents(os.urandom(100_000))] * 4])
 
     class Failing(io.BytesIO):
@@ -163,6 +163,6 @@ def test_a_failed_read_is_not_a_modified_archive() -> None:
 
     with (
         pytest.raises(OSError, match="Input/output error"),
-        Reader(Failing(data), key) as it,
+        ArchiveReader(Failing(data), key) as it,
     ):
         list(it)

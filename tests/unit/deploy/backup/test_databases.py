@@ -3,7 +3,7 @@
 import bson
 import pytest
 
-from deploy.backup.databases import COMMANDS, WITH_SECRETS, remove_secrets
+from deploy.backup.databases import COLLECTIONS_WITH_SECRETS, COMMANDS, remove_secrets
 from deploy.backup.databases import OPENAPI_COMMANDS as OPENAPI_COMMANDS_NAME
 from deploy.backup.databases import OUTBOX as OUTBOX_NAME
 from deploy.backup.stores import DATABASES
@@ -55,4 +55,4 @@ def test_documents_without_secrets_are_not_changed():
 
 
 def test_collections_with_secrets_exist_in_our_databases():
-    assert {name.partition(".")[0] for name in WITH_SECRETS} <= set(DATABASES)
+    assert {name.partition(".")[0] for name in COLLECTIONS_WITH_SECRETS} <= set(DATABASES)

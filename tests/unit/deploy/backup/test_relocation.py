@@ -38,7 +38,7 @@ def relocate(collection: str, document: dict[str, Any], move: Relocation) -> dic
     """Return a document of a collection after the move."""
     row = find_collection(collection)
     assert row is not None
-    relocation.shift(document, row.ids, move)
+    relocation.shift_ids(document, row.ids, move)
     if row.rewrite is not None:
         row.rewrite(document, move)
     return document
@@ -163,7 +163,7 @@ def test_flow_secrets_are_sealed_with_the_key_of_the_target() -> None:
         "data": {"parameters": {"url": "http://x.example/a", "header": {"X-Key": "hunter2"}}},
     }
     text = json.dumps({"nodes": [node], "edges": []})
-    concealed = Vault(None, relocation.REGISTRY, BEFORE).conceal("acme", text)  # type: ignore[arg-type]
+    concealed = Vault(None, relocation.NODE_REGISTRY, BEFORE).conceal("acme", text)  # type: ignore[arg-type]
     ((mark, sealed),) = concealed.given.items()
     move = make_relocation()
     relocate("workflow.flows", {"_id": FLOW, "userId": None, "design": concealed.text}, move)

@@ -17,9 +17,9 @@ from deploy.backup.storage import (
     FolderStorage,
     Storage,
     StoredBackup,
+    build_backup_name,
     choose_expired,
     find_backup,
-    name_backup,
     open_storage,
 )
 from deploy.platform.errors import CommandError
@@ -118,13 +118,13 @@ def test_the_next_backup_deletes_what_a_kill_left(
 ) -> None:
     """Only files and uploads that are too old for a running backup."""
     for module in (s3, storage):
-        monkeypatch.setattr(module, "MAX_SECONDS", 10**9)
+        monkeypatch.setattr(module, "MAX_BACKUP_SECONDS", 10**9)
     killed = place_storage.create_backup(NAME)
     killed.__enter__().write(b"x")
     store(place_storage, DAYS[0])
     assert uploads(place_storage, place) == 1 + isinstance(place_storage, FolderStorage)
     for module in (s3, storage):
-        monkeypatch.setattr(module, "MAX_SECONDS", -60)
+        monkeypatch.setattr(module, "MAX_BACKUP_SECONDS", -60)
     store(place_storage, DAYS[1])
     assert uploads(place_storage, place) == 2 * isinstance(place_storage, FolderStorage)
     assert [each.name for each in place_storage.list_backups()] == DAYS[:2]
@@ -163,14 +163,14 @@ def test_retention_counts_and_measures_age(
     keep: int | None, days: int | None, expired: list[str]
 ) -> None:
     """A backup stays by either rule; the newest one and those of other tenants always do."""
-    stored = storage.sort_backups((name, 1) for name in (*DAYS, OTHER))
+    stored = storage.parse_backups((name, 1) for name in (*DAYS, OTHER))
     assert [each.name for each in choose_expired(stored, DAYS[-1], keep, days)] == expired
 
 
 def test_a_name_contains_the_tenant_and_the_time() -> None:
     """It can be parsed."""
     started = int(datetime(2026, 1, 1, 3, 4, 5, tzinfo=UTC).timestamp() * 1000)
-    assert name_backup(started, "a-b") == OTHER
+    assert build_backup_name(started, "a-b") == OTHER
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,14 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from deploy.backup import streams
-from deploy.backup.installation import _positions, _write_snapshots
-from deploy.backup.records import Record, StreamEnd, StreamHead, StreamPosition
-from deploy.backup.streams import COPIED_STREAMS, FILLER_SUBJECTS, compare, snapshot
+from deploy.backup.installation import _read_positions, _write_stream_snapshots
+from deploy.backup.records import ArchiveRecord, StreamEnd, StreamHead, StreamPosition
+from deploy.backup.streams import (
+    COPIED_STREAMS,
+    FILLER_SUBJECT_BY_STREAM,
+    compare_stream,
+    snapshot_stream,
+)
 from deploy.platform.errors import CommandError
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.streams import ANY_EVENT, UPLINK, UPLINK_PARTITIONS, UPLINKS
@@ -25,21 +30,21 @@ async def test_no_snapshot_of_a_missing_stream_is_requested() -> None:
     request = AsyncMock(return_value=SimpleNamespace(data=json.dumps(MISSING).encode()))
     client = Mock(new_inbox=lambda: "inbox", subscribe=AsyncMock(), request=request)
     client.subscribe.return_value.unsubscribe = AsyncMock()
-    assert [piece async for piece in snapshot(client, "EVENTS_0")] == []
+    assert [piece async for piece in snapshot_stream(client, "EVENTS_0")] == []
     assert [call.args[0] for call in request.call_args_list] == ["$JS.API.STREAM.INFO.EVENTS_0"]
 
 
 def test_every_stream_with_reports_is_copied_and_advanced() -> None:
     """They are the last, and `UPLINK` is the first of them: it determines the moment."""
     assert COPIED_STREAMS[-len(UPLINKS) :] == UPLINKS
-    assert set(UPLINKS) <= FILLER_SUBJECTS.keys()
+    assert set(UPLINKS) <= FILLER_SUBJECT_BY_STREAM.keys()
 
 
 @pytest.mark.parametrize("name", UPLINK_PARTITIONS)
 def test_a_partition_stores_its_filler(name: str) -> None:
     """The stream has its subject."""
     (subject, _) = UPLINK_PARTITIONS[name].subjects or []
-    assert FILLER_SUBJECTS[name].startswith(subject.removesuffix("*.*"))
+    assert FILLER_SUBJECT_BY_STREAM[name].startswith(subject.removesuffix("*.*"))
 
 
 async def test_the_moment_precedes_every_snapshot_of_reports(
@@ -52,11 +57,13 @@ async def test_the_moment_precedes_every_snapshot_of_reports(
         clock.append(name)
         yield StreamHead(name, {}, {})
 
-    monkeypatch.setattr(streams, "snapshot", snapshot)
+    monkeypatch.setattr(streams, "snapshot_stream", snapshot)
     monkeypatch.setattr(streams, "snapshot_without_secrets", lambda *_: snapshot(_, "MQTT"))
     monkeypatch.setattr("deploy.backup.installation.now_ms", lambda: len(clock))
-    written: list[Record] = []
-    heads, at = await _write_snapshots(BUS, AsyncMock(side_effect=written.append), AsyncMock())
+    written: list[ArchiveRecord] = []
+    heads, at = await _write_stream_snapshots(
+        BUS, AsyncMock(side_effect=written.append), AsyncMock()
+    )
     assert clock[at:] == [*UPLINKS]
     assert (len(heads), written.count(StreamEnd())) == (len(COPIED_STREAMS), len(COPIED_STREAMS))
 
@@ -71,10 +78,10 @@ async def test_a_stream_that_is_created_during_a_backup_ends_it(
         streams, "read_position", AsyncMock(side_effect=lambda _, n: existing.get(n))
     )
     heads = {name: StreamHead(name, {"subjects": [ANY_EVENT]}, {}) for name in existing}
-    assert await _positions(BUS, heads) == existing
+    assert await _read_positions(BUS, heads) == existing
     existing["UPLINK_3"] = at
     with pytest.raises(CommandError, match="UPLINK_3 was created during the backup"):
-        await _positions(BUS, heads)
+        await _read_positions(BUS, heads)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +100,7 @@ async def test_a_restored_stream_is_compared(
     monkeypatch.setattr(streams, "require_position", AsyncMock(return_value=found))
     expected = StreamPosition(9, 1, 8)
     if is_equal:
-        await compare(BUS, name, expected)
+        await compare_stream(BUS, name, expected)
         return
     with pytest.raises(CommandError, match=f"{name} has"):
-        await compare(BUS, name, expected)
+        await compare_stream(BUS, name, expected)

@@ -23,7 +23,7 @@ async def test_workflow_loads_the_flows_of_a_restored_tenant_at_once() -> None:
     async def connect(_: str) -> AsyncIterator[Any]:
         yield bus
 
-    await _wake_flow_replicas(cast("Stores", SimpleNamespace(bus=connect)), lines.append)
+    await _wake_flow_replicas(cast("Stores", SimpleNamespace(connect_bus=connect)), lines.append)
     subject, payload = bus.publish_core.call_args.args
     assert (subject, lines) == ("wakeup.workflow", [])
     assert msgspec.json.decode(payload, type=Changes).topics == {FLOWS_TOPIC: 1}
@@ -31,5 +31,5 @@ async def test_workflow_loads_the_flows_of_a_restored_tenant_at_once() -> None:
     def reject(_: str) -> None:
         raise CommandError("no NATS")
 
-    await _wake_flow_replicas(cast("Stores", SimpleNamespace(bus=reject)), lines.append)
+    await _wake_flow_replicas(cast("Stores", SimpleNamespace(connect_bus=reject)), lines.append)
     assert lines == ["the flows start after up to 10 s: no NATS"]

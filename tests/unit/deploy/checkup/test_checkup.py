@@ -19,14 +19,14 @@ from deploy.checkup import (
     service_addresses,
     stores,
 )
-from deploy.checkup.findings import CHECK_SECONDS, Finding, Section, check_failed
-from deploy.checkup.processes import DAY, Process, read_metrics
+from deploy.checkup.findings import CHECK_SECONDS, Finding, RunbookSection, build_error_finding
+from deploy.checkup.processes import DAY_SECONDS, ProcessState, parse_metrics
 from deploy.platform.certificates import Authority, new_authority
 from libs.common.store_metrics import Bounds, Cluster, Peer, StreamContent, StreamReading
 from tests.unit.docs.test_links import ROOT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-READY = Process("auth", {}, {"process_open_fds": 10, "process_max_fds": 1000}, "1.0")
+READY = ProcessState("auth", {}, {"process_open_fds": 10, "process_max_fds": 1000}, "1.0")
 
 
 def bad_findings(findings: Any) -> dict[str, Finding]:
@@ -91,7 +91,8 @@ def test_a_store_that_is_nearly_full_is_reported(used: float, *, bad: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("age", "wrong"), [(DAY, ""), (3 * DAY, "the last has the state of"), (None, "none exists")]
+    ("age", "wrong"),
+    [(DAY_SECONDS, ""), (3 * DAY_SECONDS, "the last has the state of"), (None, "none exists")],
 )
 def test_an_old_backup_is_a_warning(age: float | None, wrong: str) -> None:
     """A backup is old after two days."""
@@ -105,7 +106,7 @@ def test_a_stream_that_was_created_again_is_reported_for_a_week() -> None:
     """Messages that waited in it are lost."""
     name = "thingway_stream_recreated_timestamp_seconds"
     for days, reported in ((1, True), (8, False)):
-        process = READY._replace(metrics={name: time.time() - days * DAY})
+        process = READY._replace(metrics={name: time.time() - days * DAY_SECONDS})
         assert ("streams" in bad_findings(processes.assess_process(process))) == reported
 
 
@@ -120,7 +121,7 @@ def test_versions_that_differ_are_a_warning() -> None:
 def test_the_metrics_of_a_process_are_read() -> None:
     """The largest value of each series and the version are returned."""
     text = 'thingway_build_info{service="auth",version="1.0"} 1\nwaits{of="a"} 2\nwaits{of="b"} 3\n'
-    metrics, version = read_metrics(text)
+    metrics, version = parse_metrics(text)
     assert (metrics["waits"], version) == (3.0, "1.0")
 
 
@@ -150,7 +151,7 @@ def test_an_invalid_certificate_is_reported(tmp_path: Path) -> None:
 
 async def test_unreachable_members_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     """The replica set works while it has a primary; without one the finding is bad_findings."""
-    monkeypatch.setattr(stores, "MEMBER_POLLS", 1)
+    monkeypatch.setattr(stores, "MAX_MEMBER_POLLS", 1)
     hello: dict[str, Any] = {"hosts": ["a", "b", "c"], "setName": "rs0", "primary": "a"}
 
     async def command(_: str) -> dict[str, Any]:
@@ -185,7 +186,9 @@ def test_services_are_found_in_the_settings_of_the_gateway() -> None:
 
 def test_a_failure_contains_no_password() -> None:
     """Drivers put URLs into their errors."""
-    finding = check_failed("redis", OSError("no way to redis://me:secret@host:6379"), "stores")
+    finding = build_error_finding(
+        "redis", OSError("no way to redis://me:secret@host:6379"), "stores"
+    )
     assert "secret" not in finding.text
 
 
@@ -196,7 +199,7 @@ def test_every_section_of_findings_is_in_the_runbook() -> None:
         for line in (ROOT / "docs/how-to/runbooks.md").read_text().splitlines()
         if line.startswith("#")
     }
-    assert set(get_args(Section)) <= headings
+    assert set(get_args(RunbookSection)) <= headings
 
 
 class ForwardSelector(selectors.DefaultSelector):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.docker.jobs import PLAIN_ADDRESSES, database_users, give_volume, run_job
+from deploy.docker.jobs import PLAIN_ADDRESSES, change_volume_owner, database_users, run_job
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICE_AUTHORITY
@@ -121,7 +121,7 @@ def test_files_of_a_server_that_ran_as_another_user_get_its_owner(
     file = tmp_path / "appendonlydir" / "appendonly.aof"
     file.parent.mkdir()
     file.touch()
-    give_volume(tmp_path, file.stat().st_uid)
+    change_volume_owner(tmp_path, file.stat().st_uid)
     assert owners == {}
-    give_volume(tmp_path, 999)
+    change_volume_owner(tmp_path, 999)
     assert owners == dict.fromkeys((tmp_path, file.parent, file), 999)
