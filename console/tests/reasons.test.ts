@@ -17,6 +17,13 @@ test("the reasons of several fields and a reason inside another are translated",
   assert.equal(translateReason("history has 3 of 9 readings, after 5 requests"), "历史中有 3 / 9 个读数（已请求 5 次）");
 });
 
+test("a reason names permissions as the page of a role does", () => {
+  const reason = "sets values or calls services; this needs entity_data.edit, device.edit, dashboard.edit or workflow.edit";
+  assert.match(plainReason(reason), /needs Entity data – Edit, Devices – Edit, Dashboards – Edit or Flows – Edit$/);
+  assert.match(translateReason(reason), /实体数据 – 编辑、设备 – 编辑、仪表板 – 编辑或流程 – 编辑$/);
+  assert.equal(translateReason("must have at most 1000 bytes"), "最多 1000 字节");
+});
+
 test("an English reason names the type of a value", () => {
   assert.equal(plainReason("Latitude must be DOUBLE"), "Latitude must be a number");
   assert.equal(translateReason("Latitude must be DOUBLE"), "Latitude 必须是数字");

@@ -293,7 +293,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["the tenant has reached its limit of flows", "租户的流程数已达上限"],
   ["other users are changing flow {}; try again", "其他用户正在修改流程 {0}，请重试"],
   ["version {} is not stored any more", "版本 {0} 已不再保存"],
-  ["sets values or calls services; this needs entity_data.edit, device.edit, dashboard.edit or workflow.edit", "设置值或调用服务，需要以下任一权限：entity_data.edit、device.edit、dashboard.edit 或 workflow.edit"],
+  ["sets values or calls services; this needs entity_data.edit, device.edit, dashboard.edit or workflow.edit", "设置值或调用服务，需要以下任一权限：实体数据 – 编辑、设备 – 编辑、仪表板 – 编辑或流程 – 编辑"],
   ["the run took longer than {} s", "运行时间超过 {0} 秒"],
   ["the node took longer than {} s", "节点运行时间超过 {0} 秒"],
   ["another service did not respond to the node in time", "其他服务没有及时响应该节点"],
@@ -525,6 +525,8 @@ const CHINESE: [reason: string, translation: string][] = [
   ["too many new passwords at the moment", "当前修改密码的请求过多，请稍后重试"],
   ["the user is deleted or disabled", "用户已删除或停用"],
   ["{} must have at most {} bytes", "{0} 最多 {1} 字节"],
+  ["must have at most {} bytes", "最多 {0} 字节"],
+  ["this address has too many open connections", "此地址的连接过多，请稍后重试"],
   ["must be {}, not {}", "必须是{0}，不能是{1}"],
   ["a whole number", "整数"],
   ["a number", "数字"],
@@ -563,7 +565,12 @@ export function translateReason(reason: string): string {
 /** English names of the types of values that reasons state as codes. */
 const TYPES = { DOUBLE: "a number", LONG: "a whole number", BOOLEAN: "true or false" };
 
-/** Return an English reason with the names of types instead of their codes. */
+/** English names of the pages of permissions that reasons state as codes. */
+const PAGES = { entity_data: "Entity data", device: "Devices", dashboard: "Dashboards", workflow: "Flows" };
+
+/** Return an English reason with the names of types and permissions instead of their codes. */
 export function plainReason(reason: string): string {
-  return reason.replace(/\bmust be (DOUBLE|LONG|BOOLEAN)\b/g, (_, type: keyof typeof TYPES) => `must be ${TYPES[type]}`);
+  return reason
+    .replace(/\bmust be (DOUBLE|LONG|BOOLEAN)\b/g, (_, type: keyof typeof TYPES) => `must be ${TYPES[type]}`)
+    .replace(/\b(entity_data|device|dashboard|workflow)\.edit\b/g, (_, page: keyof typeof PAGES) => `${PAGES[page]} – Edit`);
 }

@@ -28,18 +28,20 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.goto(`${given.baseUrl}/#/audit?keyword=平台运维人员`);
   const actor = await page.getByRole("row").nth(1).getByRole("cell").nth(1).innerText();
   await page.goto(`${given.baseUrl}/#/audit?object_type=user&action=created`);
-  await page.getByRole("row").nth(1).getByRole("button").click();
-  const fields = await page.getByRole("dialog").getByRole("row").locator("td:first-child").allInnerTexts();
+  await page.getByRole("row", { name: "创建 用户" }).first().getByRole("button").click();
+  const rows = page.getByRole("dialog").getByRole("row");
+  await rows.last().waitFor();
+  const fields = await rows.locator("td:first-child").allInnerTexts();
   await page.goto(`${given.baseUrl}/#/people/roles/${given.role}?tab=grants&kind=INTEGRATION`);
   await typeInto(page.getByRole("combobox", { name: "在集成中查找" }), "模拟");
   await page.getByRole("option", { name: "模拟器" }).click();
   await page.getByRole("button", { name: "授权", exact: true }).click();
   await page.getByText("已授权").waitFor();
   const values = [];
-  for (const action of ["menus_set", "resources_added", "members_added"]) {
+  for (const [action, name] of Object.entries({ menus_set: "设置权限", resources_added: "添加授权", members_added: "添加用户" })) {
     await page.goto(`${given.baseUrl}/#/audit?object_type=role&action=${action}`);
-    await page.getByRole("row").nth(1).getByRole("button").click();
-    values.push(await page.getByRole("dialog").getByRole("row").last().getByRole("cell").last().innerText());
+    await page.getByRole("row", { name }).first().getByRole("button").click();
+    values.push(await rows.last().getByRole("cell").last().innerText());
     await page.keyboard.press("Escape");
   }
   await look("audit-chinese");
@@ -47,6 +49,8 @@ await journey(async ({ page, given, look, signIn }) => {
   const refusal = await page.locator("main article").first().innerText();
   await page.goto(`${given.baseUrl}/#/devices/${given.device}?tab=refusals&reason=不能为空`);
   await page.getByText("没有符合条件的被拒绝消息").waitFor();
+  await page.goto(`${given.baseUrl}/#/devices?application=${given.application}`);
+  await page.getByRole("button", { name: `应用 ${given.reader} ×` }).waitFor();
   await page.goto(`${given.baseUrl}/#/events?keyword=no-such-entity`);
   await page.getByText("尚无符合筛选条件的变化").waitFor();
   const credentials = await addCredentials();

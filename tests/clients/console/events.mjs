@@ -7,7 +7,7 @@ await journey(async ({ page, given, look, signIn }) => {
   await signIn();
 
   await page.goto(`${baseUrl}/#/events`);
-  await page.getByLabel("Device or entity key").pressSequentially(name);
+  await page.getByLabel("Device name or entity key").pressSequentially(name);
   const rows = page.getByRole("table", { name: "Live changes" }).getByRole("row");
   await rows.filter({ hasText: "21.5" }).first().waitFor();
   await rows.filter({ hasText: "20.5" }).first().waitFor();

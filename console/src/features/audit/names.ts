@@ -33,7 +33,7 @@ const nameKey = (field: string, id: string): string => `${field} ${id}`;
 function permissionNames(nodes: MenuNode[], page?: MenuNode): [string, string][] {
   return nodes.flatMap((node) => {
     const isFunction = page && node.type === "FUNCTION";
-    const name = isFunction ? t("audit.permission", { page: permissionName(page), name: permissionName(node) }) : "";
+    const name = isFunction ? `${permissionName(page)} – ${permissionName(node)}` : "";
     return [[node.menu_id, name], ...permissionNames(node.children, node)];
   });
 }

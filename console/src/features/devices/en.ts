@@ -150,7 +150,7 @@ export const en = {
   "commands.call": "Call",
   "commands.sent": "Sent. Waiting for the device to confirm.",
   "commands.queued": "Queued. The device receives it when it connects.",
-  "devices.application": "Assigned to one application",
+  "devices.application": "Application {name}",
   "device.owner": "Application",
   "device.no-owner": "None",
 };

@@ -152,7 +152,7 @@ export const zh: Record<keyof typeof en, string> = {
   "commands.call": "调用",
   "commands.sent": "已发送，等待设备确认。",
   "commands.queued": "已排队，设备连接后将收到。",
-  "devices.application": "已分配给某个应用",
+  "devices.application": "应用 {name}",
   "device.owner": "应用",
   "device.no-owner": "无",
 };

@@ -1,7 +1,7 @@
 export const en = {
   "events.title": "Live changes",
   "events.text": "Value changes and events of all entities that you can see, as they happen. Connections, commands and rejected reports are on each device’s page.",
-  "events.keyword": "Device or entity key",
+  "events.keyword": "Device name or entity key",
   "events.value": "Value contains",
   "events.group": "Group",
   "events.all-groups": "All groups",

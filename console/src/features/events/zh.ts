@@ -3,7 +3,7 @@ import type { en } from "./en";
 export const zh: Record<keyof typeof en, string> = {
   "events.title": "实时变化",
   "events.text": "您可见的所有实体的数值变化和事件，实时显示。连接、命令和被拒绝的上报见各设备的页面。",
-  "events.keyword": "设备或实体键",
+  "events.keyword": "设备名称或实体键",
   "events.value": "值包含",
   "events.group": "分组",
   "events.all-groups": "全部分组",

@@ -96,7 +96,8 @@ export async function findEntities(search: SearchEntities): Promise<EntityRespon
   const bodies = entity_names.length ? [search, translated] : [search];
   const answers = await Promise.all(bodies.map((body) => request(searchEntities({ body }))));
   const [rows = [], others = []] = await Promise.all(answers.map((answer) => translateNames(rowsOf(answer))));
-  return [...rows, ...others.filter((row) => !entity_names.includes(row.entity_name))];
+  const isNew = (row: EntityResponse) => !entity_names.includes(row.entity_name) && !rows.some(({ entity_id }) => entity_id === row.entity_id);
+  return [...rows, ...others.filter(isNew)];
 }
 
 /** Search entities by columns. The name may be part of a translated one; these entities follow the others. */

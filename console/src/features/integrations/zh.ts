@@ -24,7 +24,7 @@ export const zh: Record<keyof typeof en, string> = {
   "integrations.settings": "设置",
   "integrations.services": "操作",
   "integrations.empty": "该集成没有状态、设置或操作。",
-  "integrations.secret": "机密，不会显示。留空则保留当前值。",
+  "integrations.secret": "密钥或密码，不会显示。留空则保留当前值。",
   "integrations.saved": "设置已保存。",
   "integrations.preset": "网络服务器",
   "integrations.preset.chosen": "平台已知该服务器的字段，无需设置 JSON 指针。",

@@ -135,7 +135,7 @@ export const en = {
   "healing.fault": "The request of the codec, {service}, is invalid:",
   "healing.saved": "Settings for filling gaps saved.",
   "rps.title": "RPS records",
-  "rps.text": "Records of the remote provisioning service (RPS). Applications create them. A device that is not added yet gets the address of its profile here.",
+  "rps.text": "Records of the remote provisioning service (RPS). Applications create them. A device that is not added yet requests the address of its profile from this service.",
   "rps.search": "Search by start of SN",
   "rps.url": "Profile address",
   "rps.application": "Application",

@@ -137,7 +137,7 @@ export const zh: Record<keyof typeof en, string> = {
   "healing.fault": "编解码器的请求 {service} 无效：",
   "healing.saved": "补全设置已保存。",
   "rps.title": "RPS 记录",
-  "rps.text": "远程配置服务（RPS）的记录，由应用创建。尚未添加的设备从这里获取其配置的地址。",
+  "rps.text": "远程配置服务（RPS）的记录，由应用创建。尚未添加的设备向该服务请求其配置的地址。",
   "rps.search": "按 SN 开头搜索",
   "rps.url": "配置地址",
   "rps.application": "应用",
