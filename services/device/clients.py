@@ -14,7 +14,7 @@ class Clients(process.Clients[DeviceSettings]):
     def __init__(
         self, settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus
     ) -> None:
-        """Take connections to MongoDB and NATS."""
+        """Create the clients on connections to MongoDB and NATS."""
         super().__init__(settings, telemetry, mongo, bus)
         self.wakeups = Wakeups(bus, "device")
         self.integrations = Integrations(self.rpc)

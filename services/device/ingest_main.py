@@ -23,7 +23,7 @@ With ten times fewer, a report took 5 % more processor time."""
 def build_ingest(
     foundation: Foundation, streams: Sequence[str]
 ) -> tuple[IngestPackage, Sequence[PackageParts]]:
-    """Compose the packages that ingest reports of `streams`; return all parts too."""
+    """Compose the packages that ingest reports of `streams`; return its package and all parts."""
     clients, things, commands = foundation.clients, foundation.things, foundation.commands
     values = LatestValues(clients.mongo.direct)
     stores = wire_stores(clients, things=things)

@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 DAY_SECONDS = 86_400
 UPLINK_RECORD_SECONDS = DAY_SECONDS
-"""Seconds for which an uplink without any other document is recorded."""
-COMMAND_TURN_SECONDS = 3600
-"""Seconds after which a turn is released."""
+"""Seconds for which an uplink is remembered that no other document records."""
+COMMAND_LOCK_SECONDS = 3600
+"""Seconds after which the lock document of a thing's commands is deleted."""
 IMPORT_RETENTION_SECONDS = 7 * DAY_SECONDS
 """Seconds that imports are kept."""
 DEVICES_PER_BATCH = 2_000
@@ -51,7 +51,7 @@ APPLICATION_INDEX_FIELDS = ("tenant", "application.applicationId")
 MODEL_INDEX_FIELDS = ("tenant", "model", "tslVersion", "shape")
 
 GROUP_HAS_NAME = {"name": {"$type": "string"}}
-"""The filter of groups that are not being deleted."""
+"""Filter of groups that are not being deleted: only these have a name."""
 HAS_LOCATION = {"location.latitude": {"$exists": True}}
 OPEN_FLOW_ALARM = {"open": True, "key": {"$exists": True}}
 UNINDEXED_COLLECTIONS = (
@@ -131,7 +131,7 @@ INDEXES_BY_COLLECTION = {
         ),
         index("tenant", "wipeAt", name=WIPE_INDEX, where={"wipeAt": {"$exists": True}}),
     ],
-    "command_turns": [index("at", expireAfterSeconds=COMMAND_TURN_SECONDS)],
+    "command_turns": [index("at", expireAfterSeconds=COMMAND_LOCK_SECONDS)],
     "alarm_rules": [
         index("tenant", "device", "_id", name="device"),
         index("tenant", "product", "_id", name="product"),
@@ -195,7 +195,7 @@ async def _add_connections(database: Database) -> None:
 
 
 async def _delete_orphans(database: Database) -> None:
-    """Delete turns without a time, and profiles of deleted devices."""
+    """Delete lock documents of commands without a time, and profiles of deleted devices."""
     turns = database["command_turns"]
     await turns.delete_many({"at": {"$exists": False}})  # running transactions are retried
     of = {"from": "devices", "localField": "_id", "foreignField": "_id", "as": "device"}

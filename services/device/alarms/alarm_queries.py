@@ -1,11 +1,22 @@
 """Queries of alarms."""
 
 from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
 
+from libs.common.contracts.flows import Severity
 from libs.common.store.mongo import Collection, Document, page_stages, read_rows
 from services.device.alarms.model import Alarm, from_document
 
 SortOrder = list[tuple[str, int]]
+
+
+class AlarmGroup(NamedTuple):
+    """Number of alarms with the same severity and status."""
+
+    severity: Severity
+    is_open: bool
+    is_claimed: bool
+    number: int
 
 
 class AlarmQueries:
@@ -31,7 +42,7 @@ class AlarmQueries:
     async def find_newest_open_unclaimed(
         self, tenant: str, devices: Sequence[int]
     ) -> dict[int, Alarm]:
-        """Return the newest open unclaimed alarm by device."""
+        """Return the newest alarm that is open and unclaimed, by device id."""
         query = {
             "tenant": tenant,
             "device": {"$in": list(devices)},
@@ -46,20 +57,20 @@ class AlarmQueries:
         cursor = await self._alarms.aggregate(stages)
         return {entry["_id"]: from_document(entry["newest"], Alarm) async for entry in cursor}
 
-    async def count_groups(self, query: Document) -> list[tuple[str, bool, bool, int]]:
-        """Return numbers of alarms by severity, open and claimed."""
+    async def count_groups(self, query: Document) -> list[AlarmGroup]:
+        """Return the groups of matching alarms with their counts."""
         of = {
             "severity": "$severity",
-            "open": "$open",
-            "claimed": {"$gt": ["$claimedAt", None]},
+            "is_open": "$open",
+            "is_claimed": {"$gt": ["$claimedAt", None]},
         }
         stages = [{"$match": query}, {"$group": {"_id": of, "n": {"$sum": 1}}}]
         return [
-            (group["_id"]["severity"], group["_id"]["open"], group["_id"]["claimed"], group["n"])
+            AlarmGroup(**group["_id"], number=group["n"])
             async for group in await self._alarms.aggregate(stages)
         ]
 
     async def list_ids(self, query: Document, limit: int) -> list[int]:
-        """Return ids of alarms, oldest first."""
+        """Return up to `limit` ids of matching alarms, in ascending order."""
         cursor = self._alarms.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
         return [entry["_id"] async for entry in cursor]

@@ -21,7 +21,7 @@ LONGEST_VALUE = 512
 
 
 class Verdict(Enum):
-    """Result of a check."""
+    """Result of a check: beyond the threshold, within the hysteresis, or back to normal."""
 
     BEYOND = "beyond"
     BETWEEN = "within the hysteresis"
@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 
 ConditionCheck = Callable[[Any], Verdict | None]
-"""Returns None for a value of another type."""
+"""Checks a value or an event id; returns None for another type of value, or another event."""
 
 
 def compile_check(condition: ValueCondition | EventCondition) -> ConditionCheck:
@@ -70,5 +70,5 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def truncate_text(value: Any) -> Any:
-    """Return a value; cut a text to one character more than a threshold may have."""
+    """Return a value; cut a text to one character more than a threshold can have."""
     return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value

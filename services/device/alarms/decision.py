@@ -84,7 +84,7 @@ class ReadingWindow(NamedTuple):
 
 
 class _StatusChange(NamedTuple):
-    """The moment at which readings raise or clear the alarm."""
+    """A change of the status to RAISED or NORMAL that readings cause."""
 
     at: int
     sequence: int

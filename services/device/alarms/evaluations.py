@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from opentelemetry import metrics
@@ -54,7 +54,7 @@ class Evaluation:
     earliest: int = 0
     """Time of the oldest reading that is possibly not evaluated yet, ms; 0 if unknown."""
     requested: list[TimedValue] = field(default_factory=list)
-    """Readings of the requests."""
+    """Readings that the evaluation requests contain."""
 
     def discard_late_readings(self) -> bool:
         """Drop readings that are too old; return whether none is left.
@@ -82,7 +82,17 @@ class Evaluation:
 
 
 EvaluationAndUpdate = tuple[Evaluation, StateUpdate]
-"""An evaluation and its result."""
+"""An evaluation and the resulting update of its state."""
+
+
+class HistoryRead(NamedTuple):
+    """History of a device as it was read for evaluations."""
+
+    stored: list[StoredReport]
+    missing: UnstoredMessage | None
+    """The oldest message that is not stored yet."""
+    complete: bool
+    """Whether all newer rows were read, too."""
 
 
 @dataclass(slots=True)

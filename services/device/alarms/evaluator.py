@@ -38,6 +38,7 @@ from services.device.alarms.evaluations import (
     DeviceEvaluations,
     Evaluation,
     EvaluationAndUpdate,
+    HistoryRead,
     group_by_device,
     merge_requests,
 )
@@ -75,9 +76,11 @@ CONCURRENT_READS = 8
 DEVICES_PER_WRITE = 50
 """Devices whose states are read and written together."""
 REDELIVERY_SECONDS = 10.0
-"""Seconds after which the rest of a batch is delivered again."""
+"""Seconds of work on a batch after which its remaining requests are returned for redelivery."""
 MAX_HISTORY_ROWS = 20_000
-"""History rows of a device after which reading stops. Rows that its states know are always read."""
+"""History rows after which a read of a device ends, but not before its states' newest change."""
+WaitingDevices = set[int]
+"""Ids of devices whose requests must be delivered again."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +97,10 @@ class Evaluator:
         default_factory=lambda: FairScheduler("alarms", CONCURRENT_READS)
     )
 
-    async def evaluate_events(self, tenant: str, events: Iterable[tuple[str, bytes]]) -> set[int]:
-        """Handle events of a tenant, as subjects and bodies. Repeatable.
+    async def evaluate_events(
+        self, tenant: str, events: Iterable[tuple[str, bytes]]
+    ) -> WaitingDevices:
+        """Evaluate rules for events of a tenant, given as subjects and bodies. Repeatable.
 
         Returns the devices whose requests must be delivered again. Raises `StoreError`,
         `Unavailable`.
@@ -142,7 +147,7 @@ class Evaluator:
             fresh = new_state(item.compiled.rule, item.state.device)
             item.state = stored.get(fresh.id, fresh)
 
-    async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> set[int]:
+    async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> WaitingDevices:
         """Evaluate states; return the devices whose requests must be delivered again."""
         until, waiting = time.monotonic() + REDELIVERY_SECONDS, set[int]()
         states = [item.state for item in evaluations]
@@ -193,8 +198,8 @@ class Evaluator:
 
     async def _read_history(
         self, device: DeviceEvaluations, sources: Collection[str]
-    ) -> tuple[list[StoredReport], UnstoredMessage | None, bool]:
-        """Return history, the oldest unstored message, and whether history is complete.
+    ) -> HistoryRead:
+        """Read the history of a device.
 
         At least all rows up to the newest known change of the states are read.
         """
@@ -211,7 +216,7 @@ class Evaluator:
             stored, missing = stored + more, missing or unstored
             complete = len(more) < row_sources.ROWS_PER_READ
             if complete or (len(stored) >= MAX_HISTORY_ROWS and more[-1].ts > newest_known):
-                return stored, missing, complete
+                return HistoryRead(stored, missing, complete)
             at, sequence = more[-1].ts, more[-1].sequence
 
     async def _find_unstored(self, device: DeviceEvaluations, after: int) -> UnstoredMessage | None:

@@ -38,7 +38,7 @@ decode_request = msgspec.json.Decoder(EvaluationRequest).decode
 def build_request_message(
     request: EvaluationRequest, key: str, headers: dict[str, str]
 ) -> OutgoingMessage:
-    """Return the message `event.{tenant}.look.{deviceId}`; `key` is of the uplink."""
+    """Return a request as message; `key` identifies the uplink, to drop duplicates."""
     subject = look_event(request.tenant, request.device_id)
     return OutgoingMessage(subject, msgspec.json.encode(request), f"l-{key}", headers)
 

@@ -116,7 +116,7 @@ class FlowAlarms:
         self._directory = directory
 
     def offer(self, rpc: RpcServer) -> None:
-        """Answer `rpc.device.change_alarm`."""
+        """Register the handler of `rpc.device.change_alarm`."""
         rpc.offer("change_alarm", ChangeAlarm, self.change)
 
     async def change(self, request: ChangeAlarm) -> ChangedAlarm:

@@ -217,7 +217,7 @@ def state_key(rule: int, generation: int, device: int) -> str:
 
 
 def from_document(document: Mapping[str, Any], form: type[StructT]) -> StructT:
-    """Return the struct of a document."""
+    """Return the struct of type `form` that a document holds."""
     return msgspec.convert(document, form)
 
 

@@ -54,7 +54,7 @@ class StoredReport(NamedTuple):
 
 
 class HistoryReader:
-    """Values and events of devices."""
+    """Reads stored values and events of devices."""
 
     def __init__(self, mongo: Mongo, retention_days: int) -> None:
         self._database = mongo.direct

@@ -97,7 +97,7 @@ class TargetRules:
     """Rules of one target by property, event or silence."""
 
     properties: dict[str, PropertyRules] = field(default_factory=dict)
-    """Rules of properties, by path as in the rules."""
+    """Rules of each property, by its path such as `location.latitude`."""
     events: dict[str, list[CompiledRule]] = field(default_factory=lambda: defaultdict(list))
     silences: list[CompiledRule] = field(default_factory=list)
 

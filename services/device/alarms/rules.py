@@ -109,7 +109,7 @@ class RuleStore:
         return [from_document(document, Rule) async for document in cursor]
 
     async def list_for_devices(self, tenant: str, devices: Mapping[int, str]) -> list[Rule]:
-        """Return the active rules of devices, which are given with their products."""
+        """Return the active rules of devices and their products; `devices` has products by id."""
         targets = [
             {"device": {"$in": list(devices)}},
             {"product": {"$in": list(set(devices.values()))}},
@@ -132,7 +132,7 @@ class RuleStore:
         return [from_document(document, Rule) async for document in self._rules.find(query)]
 
     async def finish_change(self, rule: Rule) -> None:
-        """Record that states follow a rule; remove a deleted rule."""
+        """Record that the states of a rule are up to date; remove a deleted rule after a while."""
         query: dict[str, Any] = {"_id": rule.id, "updatedAt": rule.updated_at}
         if rule.is_deleting:
             if rule.changed < now_ms() - DELETED_RULE_RETENTION_MS:
@@ -153,7 +153,7 @@ STORED_SORT_FIELDS = {
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
-"""Sort keys of rules."""
+"""Stored field of each sort key of rules."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class AlarmRuleService:
         return rule
 
     async def _resolve_target(self, principal: Principal, body: PutRule) -> dict[str, Any]:
-        """Return the device or product of a rule, which the user may see."""
+        """Return the field with the device or product of a rule; raise if it is hidden."""
         if (body.device_id is None) == (body.product is None):
             raise InvalidInput("either device_id or product is required", field="device_id")
         grants = await self.grants.read(principal)

@@ -40,7 +40,7 @@ STORED_SORT_FIELDS = {
     "cleared_time": "clearedAt",
     "claimed_time": "claimedAt",
 }
-"""Sort keys of alarms."""
+"""Stored field of each sort key of alarms."""
 NEWEST_FIRST = [("raisedAt", -1), ("_id", -1)]
 MAX_EXPORTED_ALARMS = 100_000
 """Maximum alarms of a file; the newest are exported."""
@@ -177,7 +177,7 @@ class AlarmService:
         return query
 
     async def _visible_condition(self, tenant: str, grants: Grants) -> Document:
-        """Return the condition of grants; a group includes its current devices."""
+        """Return the query of alarms that grants allow; a group includes its current devices."""
         if grants.everything:
             return {}
         granted = grants.resources

@@ -65,7 +65,7 @@ class NameSources:
 
 @dataclass
 class AdvancedFilter:
-    """A parsed filter."""
+    """The parsed column filters of an advanced search."""
 
     members: list[MemberTest] = field(default_factory=list)
     things: ThingFilter = field(default_factory=ThingFilter)
@@ -116,12 +116,12 @@ class AdvancedFilter:
 
     @property
     def device_conditions(self) -> list[dict[str, object]]:
-        """Return the filter as conditions on devices."""
+        """Return the MongoDB conditions that select devices."""
         return self.things.conditions
 
     @property
     def accepts_thing(self) -> Callable[..., bool]:
-        """Return the filter as a test of a thing."""
+        """Return the function that tests whether a thing passes the filter."""
         return self.things.accepts
 
     def _add_key(self, operator: str, text: str) -> None:
@@ -217,7 +217,7 @@ def _parent_name(member: Member, members: MemberSet) -> str | None:
 
 
 GroupKey = tuple[str, ...]
-"""Common values of the members of a group."""
+"""Values of the leading criteria, which all members of a group share."""
 
 _ENTITY_SORT_CRITERIA = {
     "id": "_id",

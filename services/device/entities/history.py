@@ -111,7 +111,7 @@ class EntityHistory:
                 return Aggregate() if value is None else _to_aggregate(entity, value)
 
     async def value_source(self, entity: Entity) -> ValueSource:
-        """Return the values of an entity within its retention."""
+        """Return the source of an entity's values within its retention."""
         return ValueSource(
             entity, await self.retention.oldest(entity.thing.tenant, entity.thing.model)
         )

@@ -56,7 +56,7 @@ class HistoryScan:
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """The values of one entity."""
+    """Where history stores the values of one entity."""
 
     entity: Entity
     oldest: int
@@ -142,7 +142,7 @@ def row_time(row: dict[str, Any]) -> int:
 
 
 VALUES_PER_READ = 1000
-"""Values that are read at a time for a comparison."""
+"""Distinct values that are read at a time to compare them as bytes."""
 
 AggregateKind = Literal["MIN", "MAX", "TOTAL", "COUNT", "DISTINCT"]
 """`TOTAL` returns sum and number of values, for SUM and AVG."""

@@ -60,7 +60,7 @@ class ServiceCall:
     thing: EntityThing
     service: Member
     inputs: Any = field(default_factory=dict)
-    """Inputs by name; the TSL rejects any other value."""
+    """Inputs by name; another value, as it was sent, is rejected by the TSL later."""
 
     @property
     def service_id(self) -> str:
@@ -72,7 +72,7 @@ class ServiceCall:
         return convert_faults(self.thing.key, self.thing.members, self.service.path, faults)
 
     def find_input(self, name: str) -> Member | None:
-        """Return the member of an input, or None."""
+        """Return the member that declares an input, or None."""
         path = f"{self.service.path}.{name}" if self.service.path else name
         return self.thing.members.by_path.get(path)
 

@@ -59,7 +59,7 @@ class EntityRpc:
     custom: CustomEntities
 
     def offer(self, rpc: RpcServer) -> None:
-        """Answer the operations."""
+        """Register the handlers of the operations."""
         rpc.offer("resolve_entities", ResolveEntities, self.resolve)
         rpc.offer("entity_values", ReadEntities, self.read)
         rpc.offer("update_entities", UpdateEntities, self.update)

@@ -19,7 +19,7 @@ from services.device.members.members import Member, MemberSet
 from services.device.things.visibility import MATCHES_NOTHING, Condition
 
 _DEVICE_KEY_PARTS = 3
-"""Number of dots-separated parts in the key of a device."""
+"""Number of parts, separated by dots, in the key of a device."""
 
 
 class MemberFilter:

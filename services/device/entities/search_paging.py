@@ -18,7 +18,7 @@ MAX_NAMED_MODELS = 50
 """Maximum models in a query for devices."""
 
 DeviceIterator = AsyncGenerator[ListedDevice, None]
-"""Devices in order."""
+"""Yields the devices of a search in its order."""
 
 ThingMembers = tuple[EntityThing, Sequence[Member]]
 """A thing and its matching members, in order."""
@@ -43,7 +43,7 @@ class OutdatedCounts(Exception):
 
 @dataclass(frozen=True)
 class CountedSearch:
-    """Result of a search; `sizes` are numbers of device entities by group."""
+    """A search with its counts; `sizes` are the numbers of device entities by group."""
 
     order: EntityOrder
     listed: Sequence[Entity]

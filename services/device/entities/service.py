@@ -62,7 +62,7 @@ class ValueReader:
     async def find_values_by_thing(
         self, tenant: str, entities: Iterable[Entity]
     ) -> dict[int, EntriesByKey]:
-        """Return the values of the properties among entities, by thing."""
+        """Return the values of the properties among entities, by thing id."""
         reported, common = list[Entity](), set[int]()
         for entity in entities:
             if entity.member.type != "PROPERTY":
@@ -80,7 +80,7 @@ class ValueReader:
         return reported_values
 
     async def find_reported_by_thing(self, entities: Sequence[Entity]) -> dict[int, EntriesByKey]:
-        """Return the reported top-level properties of entities, by thing."""
+        """Return the reported top-level properties of entities, by thing id."""
         things = {entity.thing.id for entity in entities}
         keys = {entity.reported_path[0] for entity in entities}
         return await self.latest.find_entries(things, keys=keys) if things else {}
@@ -88,7 +88,7 @@ class ValueReader:
     async def find_newest_events_by_thing(
         self, entities: Iterable[Entity]
     ) -> dict[int, EntriesByKey]:
-        """Return the outputs of the newest event of each kind, by thing."""
+        """Return the outputs of the newest event of each kind, by thing id."""
         by_kind = {
             (entity.thing.id, entity.reported_path[0]): entity.thing
             for entity in entities

@@ -40,7 +40,7 @@ _reply_decoder = msgspec.json.Decoder(ServiceReplied)
 
 
 class CallResult(NamedTuple):
-    """Result of calls."""
+    """Result of service calls."""
 
     outputs: dict[str, Any]
     """Outputs of all calls by name."""

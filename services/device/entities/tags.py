@@ -56,7 +56,7 @@ STORED_SORT_FIELDS = {
     "created_at": "createdAt",
     "updated_at": "updatedAt",
 }
-"""Sort keys of tags."""
+"""Stored field of each sort key of tags."""
 MAX_FOUND_ENTITIES = 100_000
 """Maximum entities that a search by tags finds."""
 CONCURRENT_COUNTS = 8

@@ -129,7 +129,7 @@ class LoadedCodec(_Engine):
 
 
 class ScriptInspector(_Engine):
-    """Reads one script when it is imported."""
+    """Finds the functions of a script that is being imported."""
 
     def __init__(self, source: str, changeable: Sequence[str] | None = None) -> None:
         """Parse a script; raise `CodecFailed` if it is not a complete program."""

@@ -124,7 +124,7 @@ DECODER_ENTRY_POINTS = {
     ],
     "Decoder": [CodecArgument("bytes", payload=True), CodecArgument("port")],
 }
-"""Entry points of decoders; the first existing one counts."""
+"""Arguments by entry point of decoders; the first one that a script has is used."""
 ENCODER_ENTRY_POINTS = {
     "encodeDownlink": [CodecArgument("input")],
     "Encode": [

@@ -52,7 +52,7 @@ from services.device.things.product_store import ProductStore
 from services.device.things.specifications import TslStore
 
 LATEST_TEST_READING_MS = 2**53 - 1
-"""Latest time of a past reading in a test: all times, because frames in documents are old."""
+"""Latest time of a past reading in a test: no limit, since documented frames may be old."""
 MAX_CODEC_BYTES = 1024 * 1024
 """Maximum bytes of a codec with its examples."""
 MAX_CONCURRENT_TESTS = 4

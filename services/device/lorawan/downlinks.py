@@ -152,7 +152,7 @@ class DownlinkStateRpc:
     reporter: Reporter
 
     def offer(self, rpc: RpcServer) -> None:
-        """Answer `rpc.device.downlink.{integration}`."""
+        """Register the handler of `rpc.device.downlink.{integration}`."""
         rpc.offer_each("downlink", SendDownlinkState, self.on_downlink_state)
 
     async def on_downlink_state(self, integration: str, report: SendDownlinkState) -> Acknowledged:

@@ -47,7 +47,7 @@ class _ParsedFrame(msgspec.Struct, frozen=True):
 
 
 _ResultBySequence = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | RejectedUplink]
-"""Results of codecs by the sequence of the uplink."""
+"""A decoded frame, its codec and result, or its rejection, by the sequence of the uplink."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -165,7 +165,7 @@ class FrameStore(ThingDataStore):
     async def list_counted(
         self, first: bytes, last: bytes, limit: int, *, newest: bool = False
     ) -> list[CountedFrame]:
-        """Return the oldest, or `newest`, frames from key `first` to key `last`."""
+        """Return up to `limit` of the oldest, or `newest`, frames from key `first` to `last`."""
         query, order = {"_id": {"$gte": first, "$lte": last}}, -1 if newest else 1
         rows = self._frames.find(query, {"i": 1}, sort=[("_id", order)], limit=limit)
         return [parse_counted_frame(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
@@ -207,7 +207,7 @@ class FrameStore(ThingDataStore):
         return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}
 
     async def filter_frame_times(self, thing_id: int, times: Iterable[int]) -> set[int]:
-        """Return the times (ms) at which the device sent a frame."""
+        """Return those of `times` (ms) at which the device sent a frame."""
         frame_times = set[int]()
         for ts in times:
             if await self._direct.find_one({"_id": keys_between(thing_id, ts, ts)}, {"_id": 1}):

@@ -86,7 +86,7 @@ def _add_gap(gaps: list[Gap], before: CountedFrame, after: CountedFrame) -> None
 
 
 def _count_late_frame(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
-    """Return whether a frame closes a part of a gap."""
+    """Subtract a late frame from the gap that it closes in part; return whether one does."""
     for gap in reversed(gaps):
         if gap.counter <= frame.counter <= gap.last:
             late = frame.ts - gap.end <= MAX_COPY_INTERVAL_MS

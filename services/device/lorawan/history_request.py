@@ -48,7 +48,7 @@ def find_range_services(document: TslDocument) -> list[str]:
 
 
 def build_test_calls(services: Sequence[str]) -> list[CodecCall]:
-    """Return the calls that check services."""
+    """Return the calls that encode each service with each of `TEST_RANGES`."""
     return [
         CodecCall("encode", {service: {"start_time": start, "end_time": end}}, _TEST_PORT, 0)
         for service in services

@@ -78,7 +78,7 @@ class FrameRpc:
     devices: DeviceStore
 
     def offer(self, rpc: RpcServer) -> None:
-        """Answer `rpc.device.{frames|link}.{integration}`."""
+        """Register the handlers of `rpc.device.{frames|link}.{integration}`."""
         rpc.offer_each("frames", SendRawFrames, self.publish_frames)
         rpc.offer_each("link", SendLinkState, self.store_link_state)
 

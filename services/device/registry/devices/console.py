@@ -187,12 +187,9 @@ async def clear_device_location(
 ROUTER = route_operations(globals(), "/device", tags=["Devices"])
 
 
-DevicesOfUser = NamedDependency[UserDevices]
-
-
 @post("/move", guards=[allow_holders(Function.DEVICE_EDIT)], example={"device_id_list": []})
 async def move_each_device(
-    principal: RequestPrincipal, user_devices: DevicesOfUser, data: JSONBody[MoveDevices]
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, data: JSONBody[MoveDevices]
 ) -> DeviceResults:
     """Move devices to a group, or out of their group; 404 if the group does not exist."""
     return _results_response(await user_devices.move_each(principal, data))
@@ -204,7 +201,7 @@ async def move_each_device(
     example={"operation": "ADD", "device_id_list": [], "tags": ["ground floor"]},
 )
 async def tag_each_device(
-    principal: RequestPrincipal, user_devices: DevicesOfUser, data: JSONBody[TagDevices]
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, data: JSONBody[TagDevices]
 ) -> DeviceResults:
     """Change tags of devices, including those that applications set."""
     return _results_response(await user_devices.tag_each(principal, data))
@@ -217,7 +214,7 @@ async def tag_each_device(
     waits=True,
 )
 async def delete_each_device(
-    principal: RequestPrincipal, user_devices: DevicesOfUser, data: JSONBody[DeleteDevices]
+    principal: RequestPrincipal, user_devices: UserDevicesDependency, data: JSONBody[DeleteDevices]
 ) -> DeviceResults:
     """Delete devices through their integrations, each regardless of the others."""
     ids = distinct_ids(data.device_id_list)

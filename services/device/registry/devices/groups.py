@@ -29,7 +29,7 @@ from services.device.things.groups import (
 from services.device.things.visibility import MATCHES_NOTHING, condition_without_groups
 
 CONCURRENT_TENANTS = 2
-"""Tenants whose turn it is concurrently."""
+"""Tenants whose interrupted deletions are completed concurrently."""
 SEARCH_INTERVAL_SECONDS = 60.0
 """Seconds between two searches for interrupted deletions."""
 
@@ -95,7 +95,7 @@ class GroupService:
             yield
 
     async def describe_groups(self, request: DescribeGroups) -> DescribedGroups:
-        """Answer `auth` which groups exist, before they are granted."""
+        """Return those of the requested groups that exist; `auth` then grants them."""
         return DescribedGroups(list(await self.store.find_names(request.tenant, request.ids)))
 
     async def _finish_deletion(self, tenant: str, group_id: int) -> None:

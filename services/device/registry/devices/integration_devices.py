@@ -46,7 +46,7 @@ INTEGRATION_FIELD = "integration"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDraft:
-    """A device according to its integration."""
+    """A device that a user or an integration adds, as its integration describes it."""
 
     tenant: str
     integration: str

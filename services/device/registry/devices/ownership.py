@@ -76,9 +76,9 @@ class DeviceRemover:
 
 
 CONCURRENT_TENANTS = 2
-"""Tenants whose turn it is concurrently."""
+"""Tenants whose orphans are released concurrently."""
 SEARCH_INTERVAL_SECONDS = 300.0
-"""Seconds between two searches."""
+"""Seconds between two searches for orphans."""
 DEVICES_PER_READ = 20
 """Devices that are read together."""
 
@@ -177,7 +177,7 @@ class DeviceAssigner:
     remover: DeviceRemover
 
     def offer(self, rpc: RpcServer) -> None:
-        """Offer the operations."""
+        """Register the handlers of both operations."""
         rpc.offer("give_device", AssignDevice, self.assign)
         rpc.offer("take_device", ReclaimDevice, self.withdraw)
 

@@ -87,7 +87,7 @@ class DeviceSummaryRpc:
         self._models = models
 
     def offer(self, rpc: RpcServer) -> None:
-        """Offer the operations."""
+        """Register the handlers of both operations."""
         rpc.offer("describe_devices", DescribeDevices, self.describe)
         rpc.offer("count_devices", CountDevices, self.count)
 
@@ -190,7 +190,7 @@ class IntegrationRpc:
     retention_ms: int
 
     def offer(self, rpc: RpcServer) -> None:
-        """Offer `rpc.device.{operation}.{integration}` and `integration_entities`."""
+        """Register the handlers of `rpc.device.{operation}.{integration}` and of entities."""
         rpc.offer_each("report", SendReport, self.accept_report)
         rpc.offer_each("event", SendEvent, self.accept_event)
         rpc.offer_each("reply", SendReply, self.accept_reply)

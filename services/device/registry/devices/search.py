@@ -72,7 +72,7 @@ USER_SORT_FIELDS = {
 }
 """The stored field of each sort field of the management API."""
 _STORED_STATUSES = {"NEVER_SEEN": "DISCONNECT"}
-"""Statuses that are stored under another name."""
+"""Stored value of each status that is stored under another name."""
 
 
 def build_query(tenant: str, application_id: int, search: SearchDevices) -> PageQuery:
@@ -155,7 +155,7 @@ def build_granted_query(
     """Return a device search as a query, and the conditions to count its matches.
 
     Both select only devices in `grants`. Each device meets exactly one condition, so the total is
-    the sum of their counts. Raise `InvalidInput` for an invalid search.
+    the sum of their counts. Raises `InvalidInput` for an invalid search.
     """
     filters = list(_user_conditions(search))
     order = _build_order(search)

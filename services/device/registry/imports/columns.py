@@ -171,7 +171,7 @@ class SheetColumns:
 
 
 def structure_error(text: str) -> InvalidInput:
-    """Return 400: the file is no sheet of devices of this integration."""
+    """Return the error 400 for a file that is no sheet of the integration's devices."""
     return InvalidInput(text, field="file", code="device_list_sheet_structure_error")
 
 

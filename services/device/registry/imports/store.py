@@ -198,7 +198,7 @@ class ImportStore:
         return msgspec.convert(documents, list[Row])
 
     async def find_rows_by_identifier(self, import_id: int) -> dict[str, int]:
-        """Return the rows by the identifiers of their devices."""
+        """Return the number of the row of each device identifier."""
         query = {"import": import_id, "identifier": {"$ne": None}}
         cursor = self._rows.find(query, {"row": 1, "identifier": 1})
         return {row["identifier"]: row["row"] async for row in cursor}

@@ -42,7 +42,7 @@ from services.device.things.schemas import MAX_PAGE_SIZE, Name
 
 ProductServiceDependency = NamedDependency[ProductService]
 
-_VIEWERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
+_FORM_READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
 """Functions that include viewing products: a new device needs a product."""
 _READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
@@ -129,7 +129,7 @@ _PRODUCT_EXAMPLE = {
 }
 
 
-@post("/search", guards=_VIEWERS, example={"page_size": 100})
+@post("/search", guards=_FORM_READERS, example={"page_size": 100})
 async def find_products(
     principal: RequestPrincipal,
     product_service: ProductServiceDependency,
@@ -149,7 +149,7 @@ async def find_products(
     )
 
 
-@get("/{model:str}", guards=_VIEWERS)
+@get("/{model:str}", guards=_FORM_READERS)
 async def get_product_detail(
     principal: RequestPrincipal, product_service: ProductServiceDependency, model: FromPath[str]
 ) -> ProductDetail:
@@ -158,7 +158,7 @@ async def get_product_detail(
     return ProductDetail(**_response_fields(product), tsl=product.tsl)
 
 
-@get("/{model:str}/versions/{version:str}", guards=_VIEWERS)
+@get("/{model:str}/versions/{version:str}", guards=_FORM_READERS)
 async def get_product_version(
     principal: RequestPrincipal,
     product_service: ProductServiceDependency,
@@ -262,7 +262,7 @@ class RpsRecordResponse(msgspec.Struct):
 
 @post(
     "/search",
-    guards=[allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)],
+    guards=_READERS,
     example={"sn": "ROOF", "page_size": 50},
     summary="Search RPS records",
 )
@@ -358,7 +358,7 @@ TEMPLATE_SOURCE_ROUTER = route_operations(
 )
 
 
-@post("/search", guards=_VIEWERS, example={"page_size": 100})
+@post("/search", guards=_FORM_READERS, example={"page_size": 100})
 async def find_product_templates(
     principal: RequestPrincipal,
     templates: TemplateServiceDependency,

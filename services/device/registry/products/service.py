@@ -42,7 +42,7 @@ MAX_TSL_BYTES = 4 * 1024 * 1024
 
 
 NUMERIC_DATA_TYPES = ("INT", "LONG", "FLOAT", "DOUBLE")
-"""Data types of degrees."""
+"""Data types that latitude and longitude can have."""
 
 
 class ProductService:

@@ -296,7 +296,7 @@ def _build_tsl(entities: list[_Entity]) -> _TslPart:
 
 
 def _limit_members(parts: Iterator[_TslPart]) -> list[_TslPart]:
-    """Return parts up to the limit of a TSL and one more, which makes the TSL invalid."""
+    """Return members up to the limit of a TSL, and one more to exceed it."""
     return list(islice(parts, MAX_MEMBERS + 1))
 
 

@@ -42,7 +42,7 @@ from services.device.things.product_model import Product, ProductCodec, ProductF
 
 MAX_IMPORTED = 20
 MAX_FAULTS = 5
-"""Faults of a template; after their correction there may be more."""
+"""Maximum faults that are stored of a template; correcting them may reveal others."""
 ProductModel = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 

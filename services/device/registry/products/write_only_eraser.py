@@ -44,7 +44,7 @@ from services.device.things.thing_store import ThingStore
 log = logging.getLogger(__name__)
 
 CONCURRENT_TENANTS = 2
-"""Tenants whose turn it is concurrently."""
+"""Tenants whose values are deleted concurrently."""
 SEARCH_INTERVAL_SECONDS = 300.0
 """Seconds between two searches for TSLs."""
 DEVICES_PER_BATCH = 50
@@ -91,7 +91,7 @@ class WriteOnlyEraser:
         }
 
     async def erase_tenant(self, tenant: str) -> Steps:
-        """Delete values of a tenant's things that were not processed under their TSL."""
+        """Delete values of a tenant's things that were not processed under their current TSL."""
         for model, version, content in await self.tsls.list_with_write_only(tenant):
             tsl = await self.tsls.find(tenant, model, version)
             while devices := await self.devices.queries.list_with_write_only_values(
