@@ -220,7 +220,7 @@ async def test_events_are_followed_and_kept(platform: Platform, admin: Console, 
 
     async def report() -> None:
         while True:
-            await hall.report(temperature=21.5)
+            await hall.report(temperature=21.5, led=True)
             await hall.api.http.post(
                 f"/ingest/v1/{hall.sn}/event", json=happened, auth=(hall.sn, hall.secret)
             )
@@ -233,6 +233,7 @@ async def test_events_are_followed_and_kept(platform: Platform, admin: Console, 
     finally:
         reporting.cancel()
     assert found["followed"] == [True]
+    assert found["values"] == ["On"]
     assert found["properties"] == 0
     assert found["first"].endswith("Temperature 20.5 ℃")
     assert found["value"] == '{"temperature":20.5}'

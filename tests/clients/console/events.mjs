@@ -11,6 +11,10 @@ await journey(async ({ page, given, look, signIn }) => {
   const rows = page.getByRole("table", { name: "Live changes" }).getByRole("row");
   await rows.filter({ hasText: "21.5" }).first().waitFor();
   await rows.filter({ hasText: "20.5" }).first().waitFor();
+  await page.getByLabel("Value contains").pressSequentially("On");
+  await rows.filter({ hasText: "LED" }).first().waitFor();
+  const values = new Set((await rows.getByRole("cell").filter({ hasText: /^(On|21.5 ℃)$/ }).allTextContents()));
+  await page.getByLabel("Value contains").clear();
   await page.getByLabel("Type").selectOption("Event");
   await page.getByRole("button", { name: "Clear", exact: true }).click();
   await rows.filter({ hasText: "20.5" }).first().waitFor();
@@ -37,5 +41,5 @@ await journey(async ({ page, given, look, signIn }) => {
   await page.getByRole("button", { name: "Send a test to the webhook" }).click();
   const reason = await page.getByText("is not a public address").textContent();
   await look("notifications-tested");
-  return { followed: [...followed], properties, first: first.trim().replace(/\s+/g, " "), value, reason };
+  return { followed: [...followed], values: [...values], properties, first: first.trim().replace(/\s+/g, " "), value, reason };
 });
