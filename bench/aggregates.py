@@ -20,7 +20,7 @@ from services.device.telemetry.partitions import (
     DAY_MS,
     collection_name,
     history_key,
-    partition_at,
+    partition_number,
 )
 
 REPORTS, DAYS, ROUNDS, CHUNK = 1_000_000, 14, 5, 20_000
@@ -35,7 +35,7 @@ def _fill(database: Database[Json], start: int) -> list[str]:
     """Write reports like ingest; return the names of their partitions."""
     step = DAYS * DAY_MS // REPORTS
     names = []
-    for partition in range(partition_at(start), partition_at(start + REPORTS * step) + 1):
+    for partition in range(partition_number(start), partition_number(start + REPORTS * step) + 1):
         names.append(collection_name(partition))
         database.create_collection(names[-1], **CLUSTERED)
     for first in range(0, REPORTS, CHUNK):
@@ -46,7 +46,7 @@ def _fill(database: Database[Json], start: int) -> list[str]:
                 "_id": history_key(DEVICE, ts, number),
                 "p": {FIELD: 20 + number % 100 / 10, "value_1": number % 100, "value_2": 1.5},
             }
-            rows.setdefault(collection_name(partition_at(ts)), []).append(row)
+            rows.setdefault(collection_name(partition_number(ts)), []).append(row)
         for name, documents in rows.items():
             database[name].insert_many(documents, ordered=False)
     return names

@@ -30,10 +30,10 @@ from deploy.platform import ports
 from libs.common.clock import now_ms
 from libs.common.store.migrations import CLUSTERED
 from services.device.telemetry.partitions import (
-    SPAN_MS,
+    PARTITION_MS,
     collection_name,
     history_key,
-    partition_at,
+    partition_number,
 )
 
 PAGES, PAGE = 1000, 100
@@ -212,8 +212,8 @@ class Histories:
         async with http.post("/device/openapi/v1/devices", json=body, headers=headers) as answer:
             device_id = int((await answer.json())["data"]["deviceId"])
         end = now_ms()
-        start = max(end - records * 500, partition_at(end) * SPAN_MS)
-        name = collection_name(partition_at(end))
+        start = max(end - records * 500, partition_number(end) * PARTITION_MS)
+        name = collection_name(partition_number(end))
         if name not in self._database.list_collection_names():
             self._database.create_collection(name, **CLUSTERED)
         step = max((end - start) / records, 0.01)
@@ -241,7 +241,7 @@ class Histories:
         now = now_ms()
         bounds = {"$gte": history_key(device_id, 0, 0), "$lte": history_key(device_id, now, 0)}
         started = time.perf_counter()
-        collection = self._database[collection_name(partition_at(now))]
+        collection = self._database[collection_name(partition_number(now))]
         found = list(collection.find({"_id": bounds}, sort=[("_id", -1)], limit=PAGE))
         seconds = time.perf_counter() - started
         if len(found) != PAGE:

@@ -17,7 +17,7 @@ import msgspec
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.ids import FIRST
 from libs.common.things import MEMBERS_PER_THING
-from services.device.telemetry.partitions import KEY
+from services.device.telemetry.partitions import KEY_FORMAT
 from services.workflow.credentials.store import seal_context
 from services.workflow.nodes.base import Registry
 from services.workflow.nodes.wiring import create_registry
@@ -137,8 +137,8 @@ def rewrite_alarm(document: Document, move: Relocation) -> None:
 
 def rewrite_history_key(document: Document, move: Relocation) -> None:
     """Rewrite the device id at the start of the document's history key."""
-    thing, at, sequence = KEY.unpack(document["_id"])
-    document["_id"] = KEY.pack(move.shift_id(_THING_SEQUENCE, thing), at, sequence)
+    thing, at, sequence = KEY_FORMAT.unpack(document["_id"])
+    document["_id"] = KEY_FORMAT.pack(move.shift_id(_THING_SEQUENCE, thing), at, sequence)
 
 
 def rewrite_frame(document: Document, move: Relocation) -> None:

@@ -33,7 +33,7 @@ from deploy.platform.state import State
 from libs.common.clock import now_ms
 from libs.common.identity.seal import Seal
 from libs.common.version import VERSION
-from services.device.telemetry.partitions import KEY
+from services.device.telemetry.partitions import KEY_FORMAT
 
 _DATABASE_PREFIX = "thingway_"
 _IDS_PER_QUERY = 1000
@@ -203,4 +203,4 @@ def split_into_batches(items: Iterable[T]) -> Iterator[list[T]]:
 
 def history_key_range(first: int, end: int) -> dict[str, bytes]:
     """Return MongoDB's condition for history keys of things: `first` <= id < `end`."""
-    return {"$gte": KEY.pack(first, 0, 0), "$lt": KEY.pack(end, 0, 0)}
+    return {"$gte": KEY_FORMAT.pack(first, 0, 0), "$lt": KEY_FORMAT.pack(end, 0, 0)}

@@ -11,7 +11,7 @@ from services.device.commands.wiring import wire_completion
 from services.device.entities.tags import TagStore
 from services.device.lorawan.wiring import wire_frames
 from services.device.process import Foundation, start_process
-from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.batch_store import BatchStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.wiring import IngestPackage, wire_ingest, wire_stores
 
@@ -28,7 +28,7 @@ def build_ingest(
     values = LatestValues(clients.mongo.direct)
     stores = wire_stores(clients, things=things)
     frames = wire_frames(clients, things=things, retention=stores.retention)
-    reports = ReportStore(clients.mongo, stores.partitions, stores.ledger, frames.decoder)
+    reports = BatchStore(clients.mongo, stores.partitions, stores.ledger, frames.decoder)
     alarms = wire_trigger(clients, things=things)
     completion = wire_completion(things=things, values=values, store=commands, reports=reports)
     ingest = wire_ingest(

@@ -27,10 +27,10 @@ from services.device.lorawan.gaps import GAPS_COLLECTION
 from services.device.lorawan.redecode_service import FINISHED_JOB_DAYS, REDECODES_COLLECTION
 from services.device.members.entity import stored_tsl_fields
 from services.device.telemetry.batch_store import SEEN_COLLECTION
-from services.device.telemetry.device_events import EVENTS
-from services.device.telemetry.folded_values import LARGE_VALUE_BYTES, MAX_BYTES
+from services.device.telemetry.device_events import EVENTS_COLLECTION
+from services.device.telemetry.folded_values import LARGE_VALUE_BYTES, MAX_TOTAL_BYTES
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.value_reader import PARTS
+from services.device.telemetry.value_reader import PARTS_COLLECTION
 from services.device.things.deleted_things import REMOVED_COLLECTION
 from services.device.things.device_search import INDEX, extract_ngrams
 from services.device.things.product_store import HAS_PREFIXES
@@ -56,7 +56,7 @@ HAS_LOCATION = {"location.latitude": {"$exists": True}}
 OPEN_FLOW_ALARM = {"open": True, "key": {"$exists": True}}
 UNINDEXED_COLLECTIONS = (
     *("product_usage", "template_libraries", "serials", "members", "ledger", "latest", "profiles"),
-    *(PARTS, "presence_turn", "alarm_steps"),
+    *(PARTS_COLLECTION, "presence_turn", "alarm_steps"),
 )
 
 INDEXES_BY_COLLECTION = {
@@ -108,7 +108,8 @@ INDEXES_BY_COLLECTION = {
     "things": [index("tenant", "integration", "identifier", name="thing", unique=True)],
     "entity_tags": [index("tenant", "name", name="name", unique=True)],
     "tagged_entities": [index("tenant", "tags", name="tag")],
-    EVENTS: [index("e", "_id", name="kind")],  # finds an event without the device's other kinds
+    # finds an event without the device's other kinds
+    EVENTS_COLLECTION: [index("e", "_id", name="kind")],
     SEEN_COLLECTION: [index("at", expireAfterSeconds=UPLINK_RECORD_SECONDS)],
     "outbox": [index("at")],
     "connections": [index("user", name="user")],
@@ -168,7 +169,7 @@ INDEXES_BY_COLLECTION = {
 
 
 async def _create_collections(database: Database) -> None:
-    for name in (EVENTS, FRAMES_COLLECTION, GAPS_COLLECTION):
+    for name in (EVENTS_COLLECTION, FRAMES_COLLECTION, GAPS_COLLECTION):
         await create_missing(database, name, **CLUSTERED)
     await create_collections(database, INDEXES_BY_COLLECTION)
 
@@ -311,10 +312,10 @@ async def split_large_values(database: Database) -> None:
     """
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE_VALUE_BYTES]}}
     async for document in database["latest"].find(large, {"_id": 1}):
-        size = await LatestValues(database).split(document["_id"])
-        if size > MAX_BYTES:
+        size = await LatestValues(database).move_to_parts(document["_id"])
+        if size > MAX_TOTAL_BYTES:
             text = "latest values of device %d have %d bytes, above the limit of %d"
-            log.warning(text, document["_id"], size, MAX_BYTES)
+            log.warning(text, document["_id"], size, MAX_TOTAL_BYTES)
 
 
 contracting_migration = partial(Migration, contract=True)

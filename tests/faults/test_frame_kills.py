@@ -11,7 +11,7 @@ import pytest
 from pymongo import AsyncMongoClient
 
 from deploy.platform.services import database_users
-from services.device.telemetry.partitions import PREFIX, history_key
+from services.device.telemetry.partitions import COLLECTION_PREFIX, history_key
 from tests.e2e.callers import Application, Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
@@ -117,6 +117,6 @@ async def history(platform: Platform, device: int) -> list[int]:
         rows: list[dict[str, Any]] = []
         database = client.get_default_database()
         for name in await database.list_collection_names():
-            if name.startswith(PREFIX):
+            if name.startswith(COLLECTION_PREFIX):
                 rows += await database[name].find({"_id": bounds}).to_list(None)
     return [row["p"]["count"] for row in rows]

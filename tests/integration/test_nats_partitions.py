@@ -9,7 +9,7 @@ from deploy.backup.streams import StreamRestore, advance_sequence, compare_strea
 from libs.common.bus import Bus, OutgoingMessage, publish_all
 from libs.common.bus.streams import UPLINK, UPLINK_PARTITIONS, ensure_uplinks, find_uplinks
 from libs.common.bus.subjects import up
-from services.device.telemetry.uplink import PARTITION_BITS, is_second_copy, read_uplink
+from services.device.telemetry.uplink import SEQUENCE_BITS, is_second_copy, read_uplink
 from tests.integration.nats_door import KEYS, WAIT, Server, nats_door
 
 TWO = tuple(UPLINK_PARTITIONS)[:2]
@@ -38,7 +38,7 @@ async def taken(server: Server, sn: str) -> dict[str, list[tuple[str, str, bytes
             for message in await consumer.fetch(waiting, timeout=WAIT):
                 await message.ack_sync()
                 uplink = read_uplink(message)
-                assert uplink.sequence >> PARTITION_BITS == place
+                assert uplink.sequence >> SEQUENCE_BITS == place
                 if uplink.sn == sn and not is_second_copy(message):
                     said = (uplink.sn, uplink.channel, uplink.payload)
                     found.setdefault(stream, []).append(said)

@@ -24,16 +24,16 @@ from services.device.alarms.condition_checks import truncate_text, value_at
 from services.device.alarms.decision import TimedValue
 from services.device.alarms.model import EventCondition, ValueCondition
 from services.device.telemetry.batch_store import DELAY_FIELD
-from services.device.telemetry.device_events import EVENTS
+from services.device.telemetry.device_events import EVENTS_COLLECTION
 from services.device.telemetry.partitions import (
     DAY_MS,
-    KEY,
+    KEY_FORMAT,
     MAX_KEY_PART,
     collection_name,
     history_key,
-    partition_at,
+    partition_number,
 )
-from services.device.telemetry.uplink import MQTT_PREFIX, PARTITION_BITS, global_sequence
+from services.device.telemetry.uplink import MQTT_PREFIX, SEQUENCE_BITS, global_sequence
 
 ROWS_PER_READ = 5000
 """Rows of one read."""
@@ -82,7 +82,7 @@ class HistoryReader:
             source for source in sources if not any(up in sources for up in _parent_paths(source))
         ]
         names = (
-            [EVENTS]
+            [EVENTS_COLLECTION]
             if EVENT_ID_FIELD in sources
             else map(collection_name, _partition_range(start, now))
         )
@@ -138,11 +138,11 @@ def _parent_paths(path: str) -> list[str]:
 
 def _partition_range(start: int, now: int) -> range:
     """Return the partitions of history from `start` on; a device's clock may be a day ahead."""
-    return range(partition_at(start), partition_at(now + DAY_MS) + 1)
+    return range(partition_number(start), partition_number(now + DAY_MS) + 1)
 
 
 def _to_stored_report(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
-    _, ts, sequence = KEY.unpack(document["_id"])
+    _, ts, sequence = KEY_FORMAT.unpack(document["_id"])
     values = {
         source: truncate_text(value)
         for source, path in paths.items()
@@ -199,7 +199,7 @@ class UplinkReader:
         Raises `Unavailable`.
         """
         streams = {
-            UPLINKS[sequence >> PARTITION_BITS] for sequence in near if sequence
+            UPLINKS[sequence >> SEQUENCE_BITS] for sequence in near if sequence
         } or self._streams
         messages = await asyncio.gather(
             *(

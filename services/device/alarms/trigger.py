@@ -80,7 +80,7 @@ class RuleAlarmTrigger(AlarmTrigger):
     def __init__(self, rule_index: RuleIndexCache) -> None:
         self._rule_index = rule_index
 
-    async def prepare(self) -> None:
+    async def refresh_rules(self) -> None:
         """Update the index, so that it usually is current when a batch is stored."""
         await self._rule_index.get_current()
 

@@ -33,7 +33,7 @@ from services.device.commands.events import (
 from services.device.commands.model import Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
 from services.device.telemetry.batch import Batch, RejectedUplink, ValidReport
-from services.device.telemetry.batch_store import ClosingReply, ReportStore
+from services.device.telemetry.batch_store import BatchStore, ClosingReply
 from services.device.telemetry.folded_values import TOO_LARGE_REASON
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import CommandCloser
@@ -102,7 +102,7 @@ class CommandCompletion(CommandCloser):
     devices: DeviceStore
     commands: CommandStore
     latest: LatestValues
-    reports: ReportStore
+    reports: BatchStore
 
     async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
         """Close the commands that replies answer, in one transaction.
@@ -130,7 +130,7 @@ class CommandCompletion(CommandCloser):
                 break
         batch.rejected += results.rejected
         for uplink in results.duplicates:
-            await self.reports.count_duplicate(uplink)
+            await self.reports.count_without_effect(uplink)
         for decoded, command in results.closed:
             with continue_trace("close command", SpanKind.INTERNAL, decoded.uplink.trace):
                 _add_events(decoded, command, batch)

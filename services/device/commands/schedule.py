@@ -110,7 +110,7 @@ class CommandSchedule(ReconnectListener):
                 ordered=False,
             )
 
-    async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
+    async def resume_deliveries(self, thing_ids: Sequence[int], at: datetime) -> None:
         """Send the open commands of connected things again from `at` on."""
         self._wakeups.notify(DELIVERY_TOPIC)
         await self._commands.update_many(

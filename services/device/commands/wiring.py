@@ -16,7 +16,7 @@ from services.device.commands.polling import CommandPolls
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
 from services.device.commands.write_only import CommandWiper
-from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.batch_store import BatchStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import CommandCloser
 from services.device.telemetry.wiring import TelemetryPackage
@@ -91,7 +91,7 @@ def wire_completion(
     things: ThingsPackage,
     values: LatestValues,
     store: CommandStore,
-    reports: ReportStore,
+    reports: BatchStore,
 ) -> CommandCloser:
     """Construct the component that closes commands by replies and reports."""
     return CommandCompletion(devices=things.devices, commands=store, latest=values, reports=reports)

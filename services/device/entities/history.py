@@ -37,7 +37,7 @@ from services.device.members.entity import Entity
 from services.device.members.members import convert_stored_value
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.retention import Retention
-from services.device.telemetry.uplink import FUTURE_MS
+from services.device.telemetry.uplink import MAX_CLOCK_AHEAD_MS
 
 MAX_UNPAGED_ITEMS = 10_000
 """Maximum items of a response without pages."""
@@ -113,7 +113,7 @@ class EntityHistory:
     async def value_source(self, entity: Entity) -> ValueSource:
         """Return the source of an entity's values within its retention."""
         return ValueSource(
-            entity, await self.retention.oldest(entity.thing.tenant, entity.thing.model)
+            entity, await self.retention.oldest_kept_time(entity.thing.tenant, entity.thing.model)
         )
 
     def build_time_span(
@@ -128,7 +128,7 @@ class EntityHistory:
         if last < first:
             raise InvalidInput("must not be before start_timestamp", field="end_timestamp")
         oldest = max(now - self.retention_days * DAY_MS, 0)
-        return TimeSpan(max(first, oldest), min(last, now + FUTURE_MS), newest_first)
+        return TimeSpan(max(first, oldest), min(last, now + MAX_CLOCK_AHEAD_MS), newest_first)
 
 
 async def _to_history_items(

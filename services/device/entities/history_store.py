@@ -20,12 +20,12 @@ from typing import Any, Literal
 from libs.common.clock import from_ms, to_ms
 from libs.common.store.mongo import BATCH_BYTES, FIRST_BATCH, Mongo, page_stages, read_rows
 from services.device.members.entity import Entity
-from services.device.telemetry.device_events import EVENTS
+from services.device.telemetry.device_events import EVENTS_COLLECTION
 from services.device.telemetry.partitions import (
-    KEY,
+    KEY_FORMAT,
     collection_name,
     keys_between,
-    partition_at,
+    partition_number,
 )
 
 COMMANDS_COLLECTION = "commands"
@@ -93,8 +93,10 @@ class ValueSource:
         keys = keys_between(self.entity.thing.id, span.start, span.end)
         match: dict[str, Any] = {"_id": keys, **self._value_condition()}
         if member.type == "EVENT":
-            return [HistoryScan(EVENTS, match | {"e": self._event_or_service_id()}, order)]
-        partitions = range(partition_at(span.start), partition_at(span.end) + 1)
+            return [
+                HistoryScan(EVENTS_COLLECTION, match | {"e": self._event_or_service_id()}, order)
+            ]
+        partitions = range(partition_number(span.start), partition_number(span.end) + 1)
         ordered: Sequence[int] = partitions[:: span.sort_direction]
         return [HistoryScan(collection_name(partition), match, order) for partition in ordered]
 
@@ -138,7 +140,7 @@ def row_time(row: dict[str, Any]) -> int:
     """Return the time of a row in ms."""
     if "t" in row:
         return to_ms(row["t"])
-    return int(KEY.unpack(row["_id"])[1])
+    return int(KEY_FORMAT.unpack(row["_id"])[1])
 
 
 VALUES_PER_READ = 1000

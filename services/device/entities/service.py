@@ -36,7 +36,7 @@ from services.device.members.entity import Entity, EntityThing
 from services.device.members.integration_things import IntegrationThings
 from services.device.telemetry.device_events import EventStore
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.partitions import KEY
+from services.device.telemetry.partitions import KEY_FORMAT
 from services.device.telemetry.retention import Retention
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
@@ -101,12 +101,12 @@ class ValueReader:
         rows = await gather_limited(CONCURRENT_LOOKUPS, calls)
         for (thing_id, name), row in zip(by_kind, rows, strict=True):
             if row is not None:
-                entry = {"v": row["o"], "t": KEY.unpack(bytes(row["_id"]))[1]}
+                entry = {"v": row["o"], "t": KEY_FORMAT.unpack(bytes(row["_id"]))[1]}
                 outputs_by_thing.setdefault(thing_id, {})[name] = entry
         return outputs_by_thing
 
     async def _find_last_event(self, thing: EntityThing, name: str) -> Document | None:
-        oldest = await self.retention.oldest(thing.tenant, thing.model)
+        oldest = await self.retention.oldest_kept_time(thing.tenant, thing.model)
         return await self.event_store.find_newest(thing.id, name.removesuffix("@event"), oldest)
 
     async def _read_common_values(self, tenant: str, ids: list[int]) -> dict[int, EntriesByKey]:

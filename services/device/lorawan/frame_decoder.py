@@ -23,10 +23,10 @@ from services.device.lorawan.frame_store import (
     split_repeated,
 )
 from services.device.telemetry.batch import Batch, KeptFrame, RejectedUplink, ValidReport
-from services.device.telemetry.events import holds_write_only
+from services.device.telemetry.events import concerns_write_only
 from services.device.telemetry.ports import FrameDecoder
 from services.device.telemetry.retention import Retention
-from services.device.telemetry.uplink import FUTURE_MS, Uplink, frame_time
+from services.device.telemetry.uplink import MAX_CLOCK_AHEAD_MS, Uplink, choose_frame_time
 from services.device.things.codec_model import Codec
 from services.device.things.model import Thing
 from services.device.things.product_store import ProductKey
@@ -101,11 +101,11 @@ class CodecFrameDecoder(FrameDecoder):
         _remove_repeated(batch, ())
         return late
 
-    async def remove_stored(self, batch: Batch) -> None:
+    async def mark_stored_as_duplicates(self, batch: Batch) -> None:
         """Mark frames of a batch that are stored already as repeated."""
         _remove_repeated(batch, await self.store.find_stored(batch.frames))
 
-    def document(self, frame: KeptFrame) -> tuple[str, Document]:
+    def build_document(self, frame: KeptFrame) -> tuple[str, Document]:
         """Return the collection and the document in which a frame is stored."""
         return FRAMES_COLLECTION, build_frame_document(frame)
 
@@ -127,7 +127,7 @@ class CodecFrameDecoder(FrameDecoder):
                 answers[uplink.sequence] = RejectedUplink(uplink, reason, thing)
                 continue
             kept_ms = await self.retention.kept_ms(thing.tenant, thing.model)
-            ts = frame_time(frame.ts, uplink.received, kept_ms)
+            ts = choose_frame_time(frame.ts, uplink.received, kept_ms)
             products[tenant, thing.model].append(_ParsedFrame(uplink, thing, frame, ts))
         for key, cached in (await self.codecs.find_all(products)).items():
             frames = products[key]
@@ -153,7 +153,7 @@ class CodecFrameDecoder(FrameDecoder):
                 outcome,
                 parsed.thing.tsl,
                 parsed.uplink.received - self.retention_ms,
-                parsed.uplink.received + FUTURE_MS,
+                parsed.uplink.received + MAX_CLOCK_AHEAD_MS,
             )
             for parsed, outcome in zip(frames, outcomes, strict=True)
         ]
@@ -188,7 +188,7 @@ class CodecFrameDecoder(FrameDecoder):
             days=cached.frame_days or self.frame_days,
             reason=result.rejection_reason,
             past=result.past,
-            conceals=holds_write_only(result.faults),
+            conceals=concerns_write_only(result.faults),
         )
         batch.frames.append(kept_frame)
 

@@ -8,8 +8,8 @@ from libs.common.http.streaming import cut_page, map_batches
 from libs.common.store.mongo import Document
 from services.device.lorawan.frame_store import FrameStore, decode_frame
 from services.device.lorawan.schemas import FrameRecord
-from services.device.telemetry.history import KeyRange, encode_key
-from services.device.telemetry.partitions import KEY, Partitions
+from services.device.telemetry.history import KeyRange, encode_cursor
+from services.device.telemetry.partitions import KEY_FORMAT, Partitions
 from services.device.things.directory import ThingDirectory
 
 FRAMES_PER_VALUE_READ = 32
@@ -42,7 +42,7 @@ class FrameService:
         records, last = await cut_page(
             map_batches(rows, with_values, FRAMES_PER_VALUE_READ), size, _to_frame_record
         )
-        return records, None if last is None else encode_key(last[0]["_id"])
+        return records, None if last is None else encode_cursor(last[0]["_id"])
 
 
 def _to_frame_record(row_and_values: tuple[Document, Document | None]) -> FrameRecord:
@@ -51,7 +51,7 @@ def _to_frame_record(row_and_values: tuple[Document, Document | None]) -> FrameR
     return copy_fields(
         FrameRecord,
         frame,
-        ts=KEY.unpack(key)[1],
+        ts=KEY_FORMAT.unpack(key)[1],
         hex=frame.data.hex(),
         rate=frame.data_rate,
         values=values,

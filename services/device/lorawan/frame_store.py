@@ -24,7 +24,7 @@ from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
 from libs.common.store.mongo import Document, Mongo, Session, page_stages, read_rows
 from services.device.telemetry.batch import KeptFrame
-from services.device.telemetry.partitions import DAY_MS, KEY, keys_between
+from services.device.telemetry.partitions import DAY_MS, KEY_FORMAT, keys_between
 from services.device.telemetry.uplink import Uplink
 from services.device.things.deleted_things import ThingDataStore
 
@@ -70,7 +70,7 @@ class CountedFrame(NamedTuple):
 def parse_counted_frame(key: bytes, name: bytes) -> CountedFrame:
     """Return key, time, session and counter of a frame from its key and name."""
     _, session, counter = _NAME_FORMAT.unpack(name[: _NAME_FORMAT.size])
-    return CountedFrame(key, KEY.unpack(key)[1], session, counter)
+    return CountedFrame(key, KEY_FORMAT.unpack(key)[1], session, counter)
 
 
 def identity_bounds(thing_id: int, session: bytes, first: int, last: int) -> tuple[bytes, bytes]:
@@ -89,7 +89,7 @@ def split_repeated(
     known_frames: dict[bytes, list[tuple[int, int, bytes]]] = {}
     for entry in stored:
         (lap,) = _LAP_FORMAT.unpack(entry.identity[_NAME_FORMAT.size :])
-        ts = KEY.unpack(entry.key)[1]
+        ts = KEY_FORMAT.unpack(entry.key)[1]
         known_frames.setdefault(entry.name, []).append((lap, ts, entry.key))
     new_frames, repeated = list[KeptFrame](), list[Uplink]()
     for frame in frames:

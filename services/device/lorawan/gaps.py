@@ -19,8 +19,8 @@ from libs.common.decoding import copy_fields
 from libs.common.store.mongo import Database, Session
 from services.device.lorawan.frame_store import MAX_COPY_INTERVAL_MS, CountedFrame, FrameStore
 from services.device.lorawan.schemas import GapRecord, GapState
-from services.device.telemetry.history import KeyRange, encode_key
-from services.device.telemetry.partitions import KEY, MAX_KEY_PART, history_key, keys_between
+from services.device.telemetry.history import KeyRange, encode_cursor
+from services.device.telemetry.partitions import KEY_FORMAT, MAX_KEY_PART, history_key, keys_between
 from services.device.things.deleted_things import ThingDataStore
 
 MAX_COUNTER_GAP = 16_384
@@ -124,7 +124,7 @@ class GapStore(ThingDataStore):
         """Store new gaps of a device until `until`; the largest first, up to `MAX_TRACKED_GAPS`."""
         if not gaps:
             return
-        (thing_id,) = {KEY.unpack(gap.key)[0] for gap in gaps}
+        (thing_id,) = {KEY_FORMAT.unpack(gap.key)[0] for gap in gaps}
         room = MAX_TRACKED_GAPS - await self._gaps.count_documents({"_id": keys_between(thing_id)})
         largest = sorted(gaps, key=lambda gap: gap.missing, reverse=True)[: max(room, 0)]
         writes = [_insert_operation(gap, until) for gap in largest]
@@ -196,7 +196,7 @@ class GapService:
         page_gaps = gaps[::-1][:size]
         if len(gaps) > size:
             following = page_gaps[-1].key
-        return await self._to_records(device.id, page_gaps), encode_key(
+        return await self._to_records(device.id, page_gaps), encode_cursor(
             following
         ) if following else None
 

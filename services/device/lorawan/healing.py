@@ -257,7 +257,9 @@ class Healer:
             await self.gaps.remove(gap)
             return True
         maximum = 4 * (missing + len(late))
-        times = await self.partitions.find_times(thing_id, gap.start + 1, gap.end - 1, maximum)
+        times = await self.partitions.find_report_times(
+            thing_id, gap.start + 1, gap.end - 1, maximum
+        )
         reading_count = len(times - {frame.ts for frame in late})
         await self.gaps.change_fields(gap, missing=missing, found=reading_count)
         if reading_count >= missing:

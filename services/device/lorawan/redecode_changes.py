@@ -14,8 +14,8 @@ from libs.common.store.mongo import Document, key_range
 from services.device.lorawan.codec_scripts import DecodeResult
 from services.device.lorawan.schemas import RedecodeDifference
 from services.device.telemetry.batch import past_reading_key
-from services.device.telemetry.events import holds_write_only, reported_event
-from services.device.telemetry.partitions import KEY, partition_at
+from services.device.telemetry.events import concerns_write_only, reported_event
+from services.device.telemetry.partitions import KEY_FORMAT, partition_number
 from services.device.things.model import Thing
 
 MAX_RECORDS, MAX_BYTES = 128, 1024 * 1024
@@ -76,7 +76,7 @@ class HistoryChanges:
         self, key: bytes, result: DecodeResult, past: set[bytes], *, same: bool
     ) -> None:
         """Add the update of a stored frame: its versions, fault and past readings."""
-        if same and not holds_write_only(result.faults):
+        if same and not concerns_write_only(result.faults):
             self.same.append(key)
         else:
             self.frames.append(_frame_update(key, self.stamp, result, past))
@@ -123,7 +123,7 @@ def has_single_record(row: Document, result: DecodeResult) -> bool:
 
 def expected_records(key: bytes, result: DecodeResult) -> dict[bytes, Document]:
     """Return the records that history must contain for a frame, by key."""
-    thing_id = KEY.unpack(key)[0]
+    thing_id = KEY_FORMAT.unpack(key)[0]
     records = {past_reading_key(thing_id, reading): reading.properties for reading in result.past}
     return records | ({key: result.properties} if result.properties else {})
 
@@ -138,13 +138,13 @@ def group_by_week(keys: Iterable[bytes]) -> Iterable[tuple[int, list[bytes]]]:
 
 def key_week(key: bytes) -> int:
     """Return the week whose partition holds the record with this key."""
-    return partition_at(KEY.unpack(key)[1])
+    return partition_number(KEY_FORMAT.unpack(key)[1])
 
 
 def _frame_update(key: bytes, stamp: str, result: DecodeResult, past: set[bytes]) -> UpdateOne:
     fields: Document = {"c": stamp, "w": result.rejection_reason, "h": sorted(past)}
     removed_fields = {name: "" for name in ("w", "h") if not fields[name]}
-    if holds_write_only(result.faults):
+    if concerns_write_only(result.faults):
         removed_fields["f"] = ""
     change: Document = {"$set": {name: value for name, value in fields.items() if value}}
     return UpdateOne({"_id": key}, change | ({"$unset": removed_fields} if removed_fields else {}))
@@ -159,7 +159,7 @@ def build_difference(
     key: bytes, before: Document | None, result: DecodeResult
 ) -> RedecodeDifference:
     """Return how a record of history changes, in the form that users are shown."""
-    device, ts, _ = KEY.unpack(key)
+    device, ts, _ = KEY_FORMAT.unpack(key)
     if len(_encode_sorted((before, result.properties))) > MAX_DIFFERENCE_BYTES:
         return RedecodeDifference(device=device, ts=ts, reason="too large to be shown")
     return RedecodeDifference(
@@ -175,7 +175,7 @@ def build_redecoded_event(
     thing: Thing, key: bytes, version: str, properties: dict[str, Any], now: int
 ) -> OutboxEntry:
     """Return the event of a report; its id differs by codec version."""
-    _, ts, sequence = KEY.unpack(key)
+    _, ts, sequence = KEY_FORMAT.unpack(key)
     event_id = f"c-{version[:12]}-{thing.id}-{ts}-{sequence}"
     event = reported_event(thing, ts, properties, event_id, now)
     return OutboxEntry(event.subject, event.payload)

@@ -26,14 +26,14 @@ from services.device.lorawan.redecode_service import (
 from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.schemas import MAX_REPUBLISHED
 from services.device.telemetry.device_fields import DeviceFieldUpdater
-from services.device.telemetry.folded_values import Reported, RewrittenHistory
+from services.device.telemetry.folded_values import ReportTuple, RewrittenHistory
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.partitions import (
-    KEY,
+    KEY_FORMAT,
     Partitions,
     collection_name,
     keys_between,
-    partition_at,
+    partition_number,
 )
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
@@ -229,14 +229,14 @@ class RedecodeWorker:
 
     async def _iterate_history(
         self, thing: Thing, weeks: list[Collection], newest: int | None
-    ) -> AsyncIterator[list[Reported]]:
+    ) -> AsyncIterator[list[ReportTuple]]:
         """Yield history of a device since its owner has it, oldest first, in parts.
 
         With `newest`, yield only that many of the newest records, in one part.
         """
         first = max(thing.owned_since, now_ms() - self.redecoder.retention_ms)
         bounds = keys_between(thing.id, first)
-        oldest = collection_name(partition_at(first))
+        oldest = collection_name(partition_number(first))
         kept_weeks = [week for week in weeks if week.name >= oldest]
         if newest is not None:
             last: list[Document] = []
@@ -253,7 +253,7 @@ class RedecodeWorker:
                 yield _to_reports(chunk)
 
 
-def _to_reports(rows: Iterable[Document]) -> list[Reported]:
+def _to_reports(rows: Iterable[Document]) -> list[ReportTuple]:
     """Return history records as reports."""
-    keys = ((KEY.unpack(row["_id"]), row["p"]) for row in rows)
+    keys = ((KEY_FORMAT.unpack(row["_id"]), row["p"]) for row in rows)
     return [(device, ts, properties) for (device, ts, _), properties in keys]

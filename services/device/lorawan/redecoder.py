@@ -33,13 +33,13 @@ from services.device.lorawan.redecode_changes import (
 from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob
 from services.device.lorawan.schemas import MAX_DIFFERENCES, MAX_REPUBLISHED
 from services.device.telemetry.partitions import (
-    KEY,
+    KEY_FORMAT,
     MAX_KEY_PART,
     Partitions,
     collection_name,
     history_key,
 )
-from services.device.telemetry.uplink import FUTURE_MS
+from services.device.telemetry.uplink import MAX_CLOCK_AHEAD_MS
 from services.device.things.model import Thing
 
 FRAMES_PER_BATCH = 2000
@@ -156,7 +156,11 @@ class Redecoder:
         return [
             [
                 check_decoded_frame(
-                    codec, outcome, thing.tsl, call.at - self.retention_ms, call.at + FUTURE_MS
+                    codec,
+                    outcome,
+                    thing.tsl,
+                    call.at - self.retention_ms,
+                    call.at + MAX_CLOCK_AHEAD_MS,
                 )
                 for call, outcome in islice(called, len(rows))
             ]
@@ -193,7 +197,9 @@ class Redecoder:
             writes.stale |= stale
             progress.changed += 1
             progress.changed_properties.update(*changed.values())
-            progress.changed_times |= {KEY.unpack(each)[1] for each in (key, *changed, *stale)}
+            progress.changed_times |= {
+                KEY_FORMAT.unpack(each)[1] for each in (key, *changed, *stale)
+            }
             if _keeps_differences(job, progress):
                 readable = key in before and writes.thing.tsl.readable(before[key])
                 progress.differences.append(build_difference(key, readable or None, result))
@@ -284,11 +290,11 @@ class Redecoder:
         for write in assumed:
             progress = progresses[write.thing.id]
             progress.changed_properties.update(*write.assumed.values())
-            progress.changed_times.update(KEY.unpack(key)[1] for key in write.assumed)
+            progress.changed_times.update(KEY_FORMAT.unpack(key)[1] for key in write.assumed)
 
 
 def _decode_call(row: Document) -> CodecCall:
-    frame, (_, ts, _) = decode_frame(row), KEY.unpack(row["_id"])
+    frame, (_, ts, _) = decode_frame(row), KEY_FORMAT.unpack(row["_id"])
     return CodecCall("decode", frame.data, frame.port, ts)
 
 

@@ -22,7 +22,7 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.errors import NotFound
 from libs.common.telemetry.tracing import trace_header
 from services.device.telemetry.presence_store import HttpPresence
-from services.device.telemetry.uplink import frame_time, sender_headers
+from services.device.telemetry.uplink import choose_frame_time, sender_headers
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import NetworkStatus, Thing
@@ -115,7 +115,7 @@ class FrameRpc:
         if thing is None:
             raise NotFound(_unknown_device_text(integration, report.identifier), field="identifier")
         now = now_ms()
-        ts = frame_time(report.ts, now, retention_ms=now)
+        ts = choose_frame_time(report.ts, now, retention_ms=now)
         await self.devices.reported_state.write_fields([(thing.id, *_to_stored_fact(report, ts))])
         await self.presence.record_contact(thing)
         return Acknowledged()

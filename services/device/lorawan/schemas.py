@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.contracts.frames import Reception
 from libs.common.http.ids import Id
-from services.device.telemetry.history import Bounds, Moment
+from services.device.telemetry.history import RequestedRange, TimestampMs
 from services.device.things.codec_model import MAX_SCRIPTS, Name, OptionalSteps, Script
 from services.device.things.product_model import MAX_EXAMPLES, CodecExample, CodecFrame
 
@@ -142,13 +142,13 @@ class FramePage(msgspec.Struct, rename="camel", omit_defaults=True):
 class FindFrames(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Body of `POST /device/{id}/frames/search`."""
 
-    start_timestamp: Moment | None = None
-    end_timestamp: Moment | None = None
+    start_timestamp: TimestampMs | None = None
+    end_timestamp: TimestampMs | None = None
     page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_SIZE)] = 20
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> RequestedRange:
         """Return start and end in ms, and the key of the page."""
         return self.start_timestamp, self.end_timestamp, self.next_key
 
@@ -221,9 +221,9 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Only count and show differences."""
     devices: Annotated[list[Id], msgspec.Meta(max_length=MAX_REDECODED_DEVICES)] = []
     """Device ids; empty means all devices of the product."""
-    start: Moment | None = None
+    start: TimestampMs | None = None
     """Earliest time of reception, ms."""
-    end: Moment | None = None
+    end: TimestampMs | None = None
     """Latest time of reception, ms."""
     tell: bool = False
     """Whether to publish changed reports again, which may start flows."""

@@ -9,11 +9,11 @@ from libs.common.contracts.backups import FinishedBackup
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database
 
-READ_SECONDS = 60.0
+READ_INTERVAL_SECONDS = 60.0
 """Seconds between two readings."""
 LAST, VERIFIED, RESTORED = "last", "verified", "restored"
 _create_gauge = metrics.get_meter("thingway").create_gauge
-_times = {
+_timestamp_gauges = {
     LAST: _create_gauge(
         "thingway_backup_finished_timestamp_seconds",
         description="Time of the state in the last backup, s since 1970; 0 without a backup",
@@ -27,10 +27,10 @@ _times = {
         description="Time of the state in the last backup that was restored as a test; 0 without",
     ),
 }
-_restore_gauge = _create_gauge(
+_restore_duration_gauge = _create_gauge(
     "thingway_backup_restore_seconds", description="Duration of the last test of a restore"
 )
-_sizes = {
+_size_gauges = {
     "bytes": _create_gauge("thingway_backup_bytes", description="Size of the last backup"),
     "disk_used": _create_gauge(
         "thingway_backup_disk_used_bytes", description="Used bytes of the backups' volume"
@@ -42,13 +42,13 @@ _sizes = {
 
 
 class BackupMetrics:
-    """Stores the last backup, the last verified and restored one; measures age and size."""
+    """Stores the last backup, the last verified and the last restored one; measures their age."""
 
     def __init__(self, database: Database) -> None:
         self._records = database["backups"]
 
     def offer(self, rpc: RpcServer) -> None:
-        """Offer the operation that records a backup."""
+        """Offer the RPC operation that records a backup."""
         rpc.offer("record_backup", FinishedBackup, self.record)
 
     async def record(self, backup: FinishedBackup) -> Done:
@@ -62,15 +62,15 @@ class BackupMetrics:
 
     async def run(self) -> None:
         """Read the records for ever; another replica may have stored them."""
-        await repeat(self._read, READ_SECONDS, "metrics of backups")
+        await repeat(self._read, READ_INTERVAL_SECONDS, "metrics of backups")
 
     async def _read(self) -> None:
         records_by_id = {record["_id"]: record async for record in self._records.find({})}
-        times = {key: records_by_id.get(key, {"at": 0})["at"] for key in _times}
+        times = {key: records_by_id.get(key, {"at": 0})["at"] for key in _timestamp_gauges}
         times[VERIFIED] = max(times[VERIFIED], times[RESTORED])
-        for key, gauge in _times.items():
+        for key, gauge in _timestamp_gauges.items():
             gauge.set(times[key] / 1000)
-        _restore_gauge.set(records_by_id.get(RESTORED, {}).get("restore_seconds", 0))
-        for field, gauge in _sizes.items():
+        _restore_duration_gauge.set(records_by_id.get(RESTORED, {}).get("restore_seconds", 0))
+        for field, gauge in _size_gauges.items():
             if size := records_by_id.get(LAST, {}).get(field):
                 gauge.set(size)

@@ -14,13 +14,13 @@ from libs.common.contracts.frames import Frame
 from libs.common.limits.meter import Excess
 from libs.common.tsl import Fault, InvalidValues, Rejection
 from services.device.telemetry.partitions import history_key
-from services.device.telemetry.uplink import MAX_PAYLOAD, Uplink, read_event, read_report
+from services.device.telemetry.uplink import MAX_PAYLOAD_BYTES, Uplink, read_event, read_report
 from services.device.things.model import Thing
 
-LONGEST_REASON = 500
+MAX_REASON_LENGTH = 500
 """Maximum characters of the reason that is stored with a rejected frame."""
 NO_EXCESSES: Mapping[int, Excess] = {}
-"""No message exceeds a limit."""
+"""The exceeded limits of a batch without any."""
 
 
 class ValidReport(msgspec.Struct, frozen=True):
@@ -33,8 +33,8 @@ class ValidReport(msgspec.Struct, frozen=True):
     faults: list[Fault]
 
     @property
-    def as_of(self) -> int:
-        """Return the time (ms) for latest values: at most the time of arrival.
+    def effective_time(self) -> int:
+        """Return the time (ms) of its latest values: its own, at most the time of arrival.
 
         A device clock that is ahead must not block later values.
         """
@@ -52,7 +52,7 @@ class ValidEvent(msgspec.Struct, frozen=True):
 
 
 class RejectedUplink(msgspec.Struct, frozen=True):
-    """An uplink that is rejected as a whole; `thing` is None for an unknown SN."""
+    """An uplink that is rejected as a whole; `thing` is None for an unknown SN or a new owner."""
 
     uplink: Uplink
     reason: str
@@ -132,11 +132,11 @@ class Batch:
         yield from (frame.uplink for frame in self.frames)
         yield from self.duplicates
 
-    def reject(self, names: Mapping[int, Collection[str]], reason: str) -> None:
-        """Reject properties by thing id; reject reports without other properties."""
+    def reject_properties(self, names: Mapping[int, Collection[str]], reason: str) -> None:
+        """Reject properties, named by thing id; reject reports that have no others."""
         rejected: dict[int, list[Fault]] = defaultdict(list)
 
-        def keep_valid(
+        def remove_rejected(
             source: ValidReport | KeptFrame, properties: dict[str, Any]
         ) -> dict[str, Any]:
             bad = [key for key in properties if key in names.get(source.thing.id, ())]
@@ -145,7 +145,7 @@ class Batch:
 
         reports, self.reports = self.reports, []
         for report in reports:
-            properties = keep_valid(report, report.properties)
+            properties = remove_rejected(report, report.properties)
             faults = [*report.faults, *rejected[report.uplink.sequence]]
             if properties:
                 self.reports.append(replace(report, properties=properties, faults=faults))
@@ -156,10 +156,10 @@ class Batch:
             past = [
                 PastReading(ts, valid)
                 for ts, values in frame.past
-                if (valid := keep_valid(frame, values))
+                if (valid := remove_rejected(frame, values))
             ]
             reasons = [frame.reason, *map(str, rejected[frame.uplink.sequence])]
-            text = "; ".join(filter(None, reasons))[:LONGEST_REASON]
+            text = "; ".join(filter(None, reasons))[:MAX_REASON_LENGTH]
             self.frames[index] = replace(frame, past=past, reason=text)
 
     def remove_duplicates(self, repeated: Collection[Uplink]) -> None:
@@ -199,7 +199,7 @@ def past_reports(frames: Iterable[KeptFrame]) -> Iterator[ValidReport]:
             yield ValidReport(frame.uplink, frame.thing, ts, properties, [])
 
 
-def sort_batch(
+def build_batch(
     uplinks: list[Uplink],
     things: Mapping[str, Thing],
     retention_ms: int,
@@ -219,14 +219,16 @@ def sort_batch(
         elif uplink.sequence in excesses:
             reason = excesses[uplink.sequence].reason
             batch.rejected.append(RejectedUplink(uplink, reason, thing, beyond=True))
-        elif len(uplink.payload) > MAX_PAYLOAD:
-            batch.rejected.append(RejectedUplink(uplink, f"larger than {MAX_PAYLOAD} bytes", thing))
+        elif len(uplink.payload) > MAX_PAYLOAD_BYTES:
+            batch.rejected.append(
+                RejectedUplink(uplink, f"larger than {MAX_PAYLOAD_BYTES} bytes", thing)
+            )
         else:
-            _sort_uplink(uplink, thing, retention_ms, batch)
+            _validate_uplink(uplink, thing, retention_ms, batch)
     return batch
 
 
-def _sort_uplink(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None:
+def _validate_uplink(uplink: Uplink, thing: Thing, retention_ms: int, batch: Batch) -> None:
     try:
         match uplink.channel:
             case "report":

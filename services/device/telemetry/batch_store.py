@@ -19,14 +19,14 @@ from libs.common.store.mongo import (
     Session,
 )
 from services.device.telemetry.batch import Batch
-from services.device.telemetry.device_events import EVENTS
+from services.device.telemetry.device_events import EVENTS_COLLECTION
 from services.device.telemetry.ledger import Ledger
 from services.device.telemetry.partitions import (
-    KEY,
+    KEY_FORMAT,
     Partitions,
     collection_name,
     history_key,
-    partition_at,
+    partition_number,
 )
 from services.device.telemetry.ports import FrameDecoder
 from services.device.telemetry.uplink import Uplink
@@ -41,7 +41,7 @@ MAX_ATTEMPTS = 5
 
 def seen_key(uplink: Uplink) -> bytes:
     """Return the key under which an uplink without any other document is recorded."""
-    return KEY.pack(0, uplink.received, uplink.sequence)
+    return KEY_FORMAT.pack(0, uplink.received, uplink.sequence)
 
 
 class ClosingReply(NamedTuple):
@@ -53,8 +53,8 @@ class ClosingReply(NamedTuple):
     """The properties that it confirms."""
 
 
-class _Row(NamedTuple):
-    """The document and the count that are written for one uplink."""
+class _UplinkDocument(NamedTuple):
+    """A document to store for an uplink, which is counted as stored or rejected."""
 
     collection: str | None
     """None if it is only counted."""
@@ -63,8 +63,8 @@ class _Row(NamedTuple):
     rejected: bool = False
 
 
-class ReportStore:
-    """Writes batches."""
+class BatchStore:
+    """Stores batches of uplinks."""
 
     def __init__(
         self, mongo: Mongo, partitions: Partitions, ledger: Ledger, frames: FrameDecoder
@@ -75,7 +75,7 @@ class ReportStore:
         self._ledger = ledger
         self._frames = frames
 
-    async def check(self) -> None:
+    async def check_writable(self) -> None:
         """Raise unless the database accepts writes."""
         await self._mongo.ping()
 
@@ -85,14 +85,14 @@ class ReportStore:
         A redelivered uplink is stored by its current validation, and counted by its first one.
         """
         await self._partitions.ensure(
-            {partition_at(report.ts) for report in batch.reports if report.thing.data_storage}
-            | {partition_at(reading.ts) for frame in batch.frames for reading in frame.past}
+            {partition_number(report.ts) for report in batch.reports if report.thing.data_storage}
+            | {partition_number(reading.ts) for frame in batch.frames for reading in frame.past}
         )
         redelivered = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
-        counted = await self._ledger.find_counted(redelivered)
+        counted = await self._ledger.find_counted_sequences(redelivered)
         for _ in range(MAX_ATTEMPTS):
             if redelivered and batch.frames:
-                await self._frames.remove_stored(batch)
+                await self._frames.mark_stored_as_duplicates(batch)
             rows = self._build_rows(batch)
             if redelivered:
                 rows = await self._drop_stored(rows)
@@ -102,7 +102,7 @@ class ReportStore:
                 if not _is_duplicate(error):
                     raise
                 redelivered = [row.uplink for row in rows]
-                counted = await self._ledger.find_counted(redelivered)
+                counted = await self._ledger.find_counted_sequences(redelivered)
             else:
                 return
         raise Conflict("other processes are storing frames of this batch")
@@ -116,7 +116,7 @@ class ReportStore:
 
         Confirmed properties are stored like a report. `received` are the times of all replies.
         """
-        await self._partitions.ensure({partition_at(moment) for moment in received})
+        await self._partitions.ensure({partition_number(moment) for moment in received})
         closing: list[Uplink] = []
 
         async def close_and_store(session: Session) -> bool:
@@ -126,7 +126,7 @@ class ReportStore:
             for uplink, thing, properties in closed:
                 if properties is not None and thing.data_storage:
                     key = history_key(thing.id, uplink.received, uplink.sequence)
-                    name = collection_name(partition_at(uplink.received))
+                    name = collection_name(partition_number(uplink.received))
                     documents[name].append({"_id": key, "p": properties})
             for name, new_documents in documents.items():
                 await self._mongo.direct[name].insert_many(new_documents, session=session)
@@ -134,7 +134,7 @@ class ReportStore:
 
         await self._ledger.write_and_count(close_and_store, stored=closing)
 
-    async def count_duplicate(self, uplink: Uplink) -> None:
+    async def count_without_effect(self, uplink: Uplink) -> None:
         """Count an accepted uplink that has no effect; idempotent."""
 
         async def mark_seen(session: Session) -> bool:
@@ -145,49 +145,63 @@ class ReportStore:
         with suppress(DuplicateKey):
             await self._ledger.write_and_count(mark_seen, stored=[uplink])
 
-    def _build_rows(self, batch: Batch) -> list[_Row]:
-        rows: list[_Row] = []
+    def _build_rows(self, batch: Batch) -> list[_UplinkDocument]:
+        rows: list[_UplinkDocument] = []
         now = datetime.now(UTC)
         for report in batch.reports:
             if report.thing.data_storage:
                 key = history_key(report.thing.id, report.ts, report.uplink.sequence)
-                name = collection_name(partition_at(report.ts))
+                name = collection_name(partition_number(report.ts))
                 document = _add_delay(
                     report.uplink, report.ts, {"_id": key, "p": report.properties}
                 )
-                rows.append(_Row(name, document, report.uplink))
+                rows.append(_UplinkDocument(name, document, report.uplink))
             else:
                 seen_document = {"_id": seen_key(report.uplink), "at": now}
-                rows.append(_Row(SEEN_COLLECTION, seen_document, report.uplink))
+                rows.append(_UplinkDocument(SEEN_COLLECTION, seen_document, report.uplink))
         frame_sequences = {frame.uplink.sequence for frame in batch.frames}
         rejected_sequences = {rejected.uplink.sequence for rejected in batch.rejected}
-        past: dict[bytes, _Row] = {}
+        past: dict[bytes, _UplinkDocument] = {}
         for frame in batch.frames:
             is_rejected = frame.uplink.sequence in rejected_sequences
-            rows.append(_Row(*self._frames.document(frame), frame.uplink, rejected=is_rejected))
+            rows.append(
+                _UplinkDocument(
+                    *self._frames.build_document(frame), frame.uplink, rejected=is_rejected
+                )
+            )
             for key, reading in frame.past_readings() if frame.thing.data_storage else ():
-                name = collection_name(partition_at(reading.ts))
+                name = collection_name(partition_number(reading.ts))
                 document = {"_id": key, "p": reading.properties}
-                row = _Row(name, _add_delay(frame.uplink, reading.ts, document), frame.uplink)
+                row = _UplinkDocument(
+                    name, _add_delay(frame.uplink, reading.ts, document), frame.uplink
+                )
                 past.setdefault(key, row)
         rows += past.values()
         for uplink in batch.duplicates:
-            rows.append(_Row(SEEN_COLLECTION, {"_id": seen_key(uplink), "at": now}, uplink))
+            rows.append(
+                _UplinkDocument(SEEN_COLLECTION, {"_id": seen_key(uplink), "at": now}, uplink)
+            )
         for event in batch.events:
             key = history_key(event.thing.id, event.ts, event.uplink.sequence)
             document = {"_id": key, "e": event.event_id, "o": event.outputs, "at": now}
-            rows.append(_Row(EVENTS, _add_delay(event.uplink, event.ts, document), event.uplink))
+            rows.append(
+                _UplinkDocument(
+                    EVENTS_COLLECTION, _add_delay(event.uplink, event.ts, document), event.uplink
+                )
+            )
         for rejected in batch.rejected:
             if rejected.uplink.sequence in frame_sequences:
                 continue
             if rejected.beyond:
-                rows.append(_Row(None, {}, rejected.uplink, rejected=True))
+                rows.append(_UplinkDocument(None, {}, rejected.uplink, rejected=True))
                 continue
             seen_document = {"_id": seen_key(rejected.uplink), "at": now, "refused": True}
-            rows.append(_Row(SEEN_COLLECTION, seen_document, rejected.uplink, rejected=True))
+            rows.append(
+                _UplinkDocument(SEEN_COLLECTION, seen_document, rejected.uplink, rejected=True)
+            )
         return rows
 
-    async def _write(self, rows: Sequence[_Row], counted: Collection[int]) -> None:
+    async def _write(self, rows: Sequence[_UplinkDocument], counted: Collection[int]) -> None:
         if not rows:
             return
         documents: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -209,7 +223,7 @@ class ReportStore:
             insert_documents, stored=stored.values(), rejected=rejected.values()
         )
 
-    async def _drop_stored(self, rows: Sequence[_Row]) -> list[_Row]:
+    async def _drop_stored(self, rows: Sequence[_UplinkDocument]) -> list[_UplinkDocument]:
         keys: dict[str, list[Any]] = defaultdict(list)
         for row in rows:
             if row.collection is not None:

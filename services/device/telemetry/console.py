@@ -31,13 +31,13 @@ from services.device.telemetry.history import post_search
 from services.device.telemetry.ledger import Ledger, read_uplink_counts
 from services.device.things.directory import GrantedDevices
 
-LARGEST_PAGE = 100
+MAX_PAGE_SIZE = 100
 
 
 class FindConnections(msgspec.Struct, kw_only=True):
     """Body of `POST /device/{device_id}/connections/search`."""
 
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = 20
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_SIZE)] = 20
     next_key: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}$")] | None = None
     """Position of the next page, as in the previous answer."""
 
@@ -124,8 +124,8 @@ class StreamState(msgspec.Struct):
     """Replicas that are offline or behind."""
 
 
-STATE_LIFE = 10.0
-"""Seconds that the number of partitions is cached."""
+PARTITIONS_CACHE_SECONDS = 10.0
+"""Seconds that the list of event streams is cached."""
 
 
 class StreamStates:
@@ -138,14 +138,14 @@ class StreamStates:
     async def read(self) -> list[StreamState]:
         """Return the state of each stream; raise `Unavailable` if the bus does not answer."""
         try:
-            events = (await self._bus.read_partitions(STATE_LIFE)).streams
+            events = (await self._bus.read_partitions(PARTITIONS_CACHE_SECONDS)).streams
             names = [*self._uplinks, *events, DEAD]
-            return [_state(name, await read_stream(self._bus, name)) for name in names]
+            return [_build_state(name, await read_stream(self._bus, name)) for name in names]
         except (NatsError, APIError, TimeoutError) as error:
             raise Unavailable(f"NATS does not report its streams: {error!r}") from error
 
 
-def _state(name: str, reading: StreamReading) -> StreamState:
+def _build_state(name: str, reading: StreamReading) -> StreamState:
     maximum = reading.config.max_bytes
     fill = reading.state.bytes / maximum if maximum > 0 else 0.0
     return StreamState(name, round(reading.oldest, 1), round(fill, 4), reading.missing)

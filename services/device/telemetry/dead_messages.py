@@ -32,8 +32,8 @@ from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)
 
-DAY = 86_400.0
-SUMMARY_PERIOD = 60.0
+DAY_SECONDS = 86_400.0
+SUMMARY_INTERVAL_SECONDS = 60.0
 """Seconds between two entries about messages that are not kept."""
 
 
@@ -49,27 +49,29 @@ class DeadMessageBuilder:
     def build(self, batch: Batch) -> list[OutgoingMessage]:
         """Return the entries for the rejected uplinks of a batch."""
         return [
-            entry for rejected in batch.rejected if (entry := self._entry(rejected)) is not None
+            entry
+            for rejected in batch.rejected
+            if (entry := self._build_entry(rejected)) is not None
         ]
 
-    def _entry(self, rejected: RejectedUplink) -> OutgoingMessage | None:
+    def _build_entry(self, rejected: RejectedUplink) -> OutgoingMessage | None:
         tenant = rejected.thing.tenant if rejected.thing else ""
         entry = dead_message(rejected.uplink, rejected.thing, rejected.reason, rejected.faults)
         maximum = (self._limits.get(tenant) if tenant else Limits()).dead_bytes
-        size, rate = len(entry.payload), maximum / DAY
-        if not self._meter.seconds_until(tenant, size, rate, now_ms() / 1000, DAY):
+        size, rate = len(entry.payload), maximum / DAY_SECONDS
+        if not self._meter.seconds_until(tenant, size, rate, now_ms() / 1000, DAY_SECONDS):
             self._meter.consume(tenant, size)
             return entry
         count_limited("deadBytes", tenant)
         self._left_out[tenant] += 1
         now = time.monotonic()
-        if self._summarized.get(tenant, -SUMMARY_PERIOD) + SUMMARY_PERIOD > now:
+        if self._summarized.get(tenant, -SUMMARY_INTERVAL_SECONDS) + SUMMARY_INTERVAL_SECONDS > now:
             return None
         self._summarized[tenant] = now
         return dead_summary(rejected.uplink, self._left_out.pop(tenant), maximum)
 
 
-class RejectedEntry(NamedTuple):
+class RejectedHttpMessage(NamedTuple):
     """A message of an HTTP request that was rejected as a whole."""
 
     raw: bytes
@@ -77,7 +79,7 @@ class RejectedEntry(NamedTuple):
     faults: list[Fault]
 
     @classmethod
-    def from_error(cls, raw: bytes, error: InvalidInput) -> "RejectedEntry":
+    def from_error(cls, raw: bytes, error: InvalidInput) -> "RejectedHttpMessage":
         """Return the entry for a message that was rejected with `error`."""
         faults = list(error.faults)
         return cls(raw, "; ".join(map(str, faults)) or error.text, faults)
@@ -90,7 +92,9 @@ class DeadMessagePublisher:
         self._bus = bus
         self._rejections = rejections
 
-    async def publish(self, thing: Thing, channel: str, rejected: Sequence[RejectedEntry]) -> None:
+    async def publish(
+        self, thing: Thing, channel: str, rejected: Sequence[RejectedHttpMessage]
+    ) -> None:
         """Record rejected messages; log those that the bus does not accept."""
         batch = Batch(
             rejected=[_to_rejected_uplink(thing, channel, message) for message in rejected]
@@ -103,7 +107,9 @@ class DeadMessagePublisher:
             log.warning("%d refusals of %s are not kept: %s", len(entries), thing.sn, error)
 
 
-def _to_rejected_uplink(thing: Thing, channel: str, rejected: RejectedEntry) -> RejectedUplink:
+def _to_rejected_uplink(
+    thing: Thing, channel: str, rejected: RejectedHttpMessage
+) -> RejectedUplink:
     message = Msg(None, subject=up(thing.sn, channel))  # type: ignore[arg-type]
     uplink = Uplink(
         sn=thing.sn,

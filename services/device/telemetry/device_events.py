@@ -1,7 +1,7 @@
 """TSL events that devices reported: storage and search in the management API.
 
 `device_events`: `{_id, e, o, at}`, clustered by the key that history has. `e` is the id of the
-event in the TSL, `o` its outputs. `ReportStore` writes them.
+event in the TSL, `o` its outputs. `BatchStore` writes them.
 """
 
 from collections.abc import AsyncGenerator
@@ -18,17 +18,22 @@ from libs.common.http.operations import route_operations
 from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
 from libs.common.store.mongo import Database, Document, page_stages, read_rows
-from services.device.telemetry.history import KeyRangeResolver, Moment, encode_key, post_search
-from services.device.telemetry.partitions import KEY, keys_between
+from services.device.telemetry.history import (
+    KeyRangeResolver,
+    TimestampMs,
+    encode_cursor,
+    post_search,
+)
+from services.device.telemetry.partitions import KEY_FORMAT, keys_between
 
-EVENTS = "device_events"
+EVENTS_COLLECTION = "device_events"
 
 
 class EventStore:
-    """Reads events; `collection` is for the store that deletes them."""
+    """Reads events. Retention deletes them through `collection`."""
 
     def __init__(self, database: Database) -> None:
-        self.collection = database[EVENTS]
+        self.collection = database[EVENTS_COLLECTION]
 
     def read_before(
         self, first: bytes, key: bytes, limit: int, event_id: str | None = None
@@ -45,19 +50,19 @@ class EventStore:
         return await self.collection.find_one(query, sort=[("_id", -1)])
 
 
-MAX_PAGE = 200
+MAX_PAGE_SIZE = 200
 """Maximum events of a page."""
 
 
 class FindEvents(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Body of `POST /device/{device_id}/events/search`; times in ms, both inclusive."""
 
-    start_timestamp: Moment | None = None
-    end_timestamp: Moment | None = None
+    start_timestamp: TimestampMs | None = None
+    end_timestamp: TimestampMs | None = None
     """Defaults to now."""
     event_id: Annotated[str, msgspec.Meta(min_length=1, max_length=128)] | None = None
     """Only events with this id in the TSL."""
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE)] = 20
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_SIZE)] = 20
     next_key: Annotated[str, msgspec.Meta(max_length=64)] | None = None
     """Position of the next page, as in the previous answer."""
 
@@ -96,14 +101,14 @@ class EventService:
         size = request.page_size
         rows = self.store.read_before(key_range.first, key_range.last, size + 1, request.event_id)
         records, last = await cut_page(rows, size, _record)
-        following = None if last is None else encode_key(last["_id"])
+        following = None if last is None else encode_cursor(last["_id"])
         return FoundEvents(content=records, next_key=following)
 
 
 def _record(row: Document) -> EventRecord:
     key = bytes(row["_id"])
     return EventRecord(
-        id=encode_key(key), ts=KEY.unpack(key)[1], event_id=row["e"], outputs=row["o"]
+        id=encode_cursor(key), ts=KEY_FORMAT.unpack(key)[1], event_id=row["e"], outputs=row["o"]
     )
 
 

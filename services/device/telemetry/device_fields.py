@@ -18,18 +18,18 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import RECORD_FIELD_BY_PROPERTY, Location, Thing
 from services.device.things.product_store import ProductStore
 
-WRITE_INTERVAL = 10.0
+WRITE_INTERVAL_SECONDS = 10.0
 """Seconds between two writes of `lastUpdateTime` of one device."""
 CACHE_SIZE = 50_000
 """Maximum devices whose last write of `lastUpdateTime` is cached."""
 LOCATION_CACHE_SECONDS = 5.0
 """Seconds between two reads of the location properties of products."""
-LARGEST_LEVEL = 2**31
+MAX_BATTERY_LEVEL = 2**31
 """Maximum battery level; larger ones are invalid, and MongoDB could not store them all."""
 
 
 class DeviceFieldUpdater:
-    """Updates the fields of device records that reports contain."""
+    """Updates the fields of device records that show reported properties."""
 
     def __init__(self, devices: DeviceStore, latest: LatestValues, products: ProductStore) -> None:
         self._devices = devices
@@ -39,7 +39,7 @@ class DeviceFieldUpdater:
         self._read = -LOCATION_CACHE_SECONDS
         self._written: LruCache[int, float] = LruCache(CACHE_SIZE)
 
-    async def update_times(self, reports: Iterable[ValidReport]) -> None:
+    async def update_report_times(self, reports: Iterable[ValidReport]) -> None:
         """Write `lastUpdateTime` of devices that did not get it recently.
 
         It does not depend on the latest values, so both are written concurrently.
@@ -48,21 +48,21 @@ class DeviceFieldUpdater:
         newest: dict[int, int] = {}
         for report in reports:
             thing = report.thing
-            if (self._written.get(thing.id) or 0.0) + WRITE_INTERVAL < now:
-                newest[thing.id] = max(report.as_of, newest.get(thing.id, 0))
+            if (self._written.get(thing.id) or 0.0) + WRITE_INTERVAL_SECONDS < now:
+                newest[thing.id] = max(report.effective_time, newest.get(thing.id, 0))
         if newest:
             await self._devices.reported_state.write_report_times(newest)
             for key in newest:
                 self._written.put(key, now)
 
     async def update(self, reports: Iterable[ValidReport]) -> None:
-        """Write changed fields of a batch whose latest values are stored."""
+        """Write the record fields that a batch changes; its latest values must be stored."""
         await self._read_location_properties()
         changed: dict[int, Thing] = {}
         for report in reports:
             thing, properties = report.thing, report.properties
             place = self._places.get((thing.tenant, thing.model)) if self._places else None
-            if not _read_fields(properties, place).items() <= thing.reported_fields.items():
+            if not _extract_fields(properties, place).items() <= thing.reported_fields.items():
                 changed[thing.id] = thing
         await self._write_fields(changed)
 
@@ -94,9 +94,11 @@ class DeviceFieldUpdater:
             if (place := self._places.get((thing.tenant, thing.model)))
         }
         keys = {*RECORD_FIELD_BY_PROPERTY, *places.values()}
-        for thing_id, latest in (await self._latest.find_with_times(things, keys)).items():
+        for thing_id, latest in (await self._latest.find_values_with_times(things, keys)).items():
             place = places.get(thing_id)
-            record_fields = _read_fields({key: value for key, (value, _) in latest.items()}, place)
+            record_fields = _extract_fields(
+                {key: value for key, (value, _) in latest.items()}, place
+            )
             written[thing_id] = record_fields
             times = {
                 RECORD_FIELD_BY_PROPERTY[key]: ts
@@ -114,13 +116,13 @@ class DeviceFieldUpdater:
             things[key].reported_fields.update(record_fields)
 
 
-def _read_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
+def _extract_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
     """Return the record fields in reported properties; omit values of a wrong type.
 
     `place` is the name of the location property.
     """
     record_fields: dict[str, Any] = {}
-    if place in properties and (location := _read_location(properties[place])) is not None:
+    if place in properties and (location := _parse_location(properties[place])) is not None:
         record_fields["location"] = location
     for key, name in RECORD_FIELD_BY_PROPERTY.items():
         if key not in properties:
@@ -129,22 +131,22 @@ def _read_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any
         if name == "electricity":
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 level = int(value)
-                if abs(level) <= LARGEST_LEVEL:
+                if abs(level) <= MAX_BATTERY_LEVEL:
                     record_fields[name] = level
         elif isinstance(value, str):
             record_fields[name] = value
     return record_fields
 
 
-def _read_location(value: Any) -> Location | None:
+def _parse_location(value: Any) -> Location | None:
     """Return a reported location; None if it is not on Earth."""
     try:
-        return msgspec.convert(value, _Place).location
+        return msgspec.convert(value, _ReportedLocation).location
     except msgspec.ValidationError:
         return None
 
 
-class _Place(msgspec.Struct):
+class _ReportedLocation(msgspec.Struct):
     latitude: Annotated[float, msgspec.Meta(ge=-90, le=90)]
     longitude: Annotated[float, msgspec.Meta(ge=-180, le=180)]
 

@@ -20,16 +20,16 @@ from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE
 from services.device.telemetry.http_ingest import HttpIngestService
 
-MAX_DIRECT_BODY = 4096
+MAX_DIRECT_BODY_BYTES = 4096
 """Maximum bytes of a body, because the answer to a larger one may itself be large."""
 CHANNELS = frozenset({"report", "event", "reply"})
 
-_PREFIX = ("", "ingest", "v1")
+_PATH_PREFIX = ("", "ingest", "v1")
 _PRINCIPAL, _TRACE = PRINCIPAL_HEADER.encode(), TRACE.encode()
 _encode_json = msgspec.json.Encoder().encode
 
 
-class _Message(NamedTuple):
+class _RequestHead(NamedTuple):
     principal: Principal
     sn: str
     channel: str
@@ -75,17 +75,17 @@ class DirectIngest:
         await send({"type": "http.response.start", "status": 202, "headers": headers})
         await send({"type": "http.response.body", "body": content, "more_body": False})
 
-    def _read_head(self, scope: HTTPScope) -> _Message | None:
-        """Return the message that a request announces; None for other requests."""
+    def _read_head(self, scope: HTTPScope) -> _RequestHead | None:
+        """Return sender, SN and channel of a small message; None for other requests."""
         *prefix, sn, channel = scope["path"].split("/", 4)
-        if tuple(prefix) != _PREFIX or channel not in CHANNELS or scope["query_string"]:
+        if tuple(prefix) != _PATH_PREFIX or channel not in CHANNELS or scope["query_string"]:
             return None
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"")
         if (
             scope["method"] != "POST"
             or not length
-            or int(length) > MAX_DIRECT_BODY
+            or int(length) > MAX_DIRECT_BODY_BYTES
             or _TRACE in headers
         ):
             return None
@@ -93,4 +93,4 @@ class DirectIngest:
             principal = self._verifier.verify(headers.get(_PRINCIPAL, b"").decode("latin-1"))
         except Unauthenticated:
             return None
-        return _Message(principal, sn, channel) if principal.kind is Kind.DEVICE else None
+        return _RequestHead(principal, sn, channel) if principal.kind is Kind.DEVICE else None

@@ -30,7 +30,7 @@ UNMASKED_REPLY_FIELDS = ("commandId", "status")
 """Fields of a rejected reply that are shown; other ones may repeat write-only values."""
 
 
-def holds_write_only(faults: Iterable[TslFault]) -> bool:
+def concerns_write_only(faults: Iterable[TslFault]) -> bool:
     """Return whether faults concern, or may concern, a write-only value."""
     return any(fault.code == "write_only" or fault.args.get("value") == MASK for fault in faults)
 
@@ -44,7 +44,7 @@ def mask_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[TslFault]
     if thing is None or not thing.tsl.conceals:
         return uplink.payload
     if uplink.channel == "frame":
-        return MASK.encode() if holds_write_only(faults) else uplink.payload
+        return MASK.encode() if concerns_write_only(faults) else uplink.payload
     try:
         message = msgspec.json.decode(uplink.payload)
         return msgspec.json.encode(_mask_message(uplink.channel, message, thing.tsl))
@@ -67,15 +67,15 @@ def _mask_message(channel: str, message: Any, tsl: Tsl) -> Any:
     return masked
 
 
-KEPT_PAYLOAD = 64 * 1024
+MAX_KEPT_PAYLOAD_BYTES = 64 * 1024
 """Bytes of a rejected message that `DEAD` keeps."""
 MAX_FAULTS = 100
 """Maximum faults in one event."""
-FAULT_BYTES = 32 * 1024
+MAX_FAULTS_BYTES = 32 * 1024
 """Bytes of JSON of the faults in one event."""
-LONGEST_FAULT = 500
+MAX_FAULT_TEXT_LENGTH = 500
 """Maximum characters of a path or a reason in an event."""
-LONGEST_REASON = 4000
+MAX_REASON_LENGTH = 4000
 """Maximum characters of a reason in `DEAD`."""
 
 _MAX_INTEGER = 2**63
@@ -91,7 +91,7 @@ def build_events(batch: Batch) -> Iterator[OutgoingMessage]:
         if report.faults:
             yield _build_rejected(report.uplink, report.thing, report.ts, report.faults, now)
     for event in batch.events:
-        yield _build_event(event, now)
+        yield _build_tsl_event(event, now)
     for rejected in batch.rejected:
         if rejected.thing is not None and rejected.is_announced and not rejected.beyond:
             faults = rejected.faults or [TslFault("", rejected.reason)]
@@ -104,7 +104,7 @@ def _subject(thing: Thing, event: str) -> str:
     return subject(thing.tenant, thing.id, event)
 
 
-def _header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
+def _event_header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
     return {
         "event_id": event_id,
         "created_at": now,
@@ -130,7 +130,7 @@ def reported_event(
     headers: dict[str, str] | None = None,
 ) -> OutgoingMessage:
     """Return the event `event.{tenant}.(device|thing).{id}.reported`; times are ms."""
-    body = PropertiesReported(**_header(thing, ts, event_id, now), properties=properties)
+    body = PropertiesReported(**_event_header(thing, ts, event_id, now), properties=properties)
     return OutgoingMessage(_subject(thing, "reported"), fit_event(body), event_id, headers or {})
 
 
@@ -144,19 +144,21 @@ def _build_rejected(
     whole: bool = False,
 ) -> OutgoingMessage:
     event_id = f"x-{uplink.key}"
-    header = _header(thing, ts, event_id, now)
+    header = _event_header(thing, ts, event_id, now)
     body = PropertiesRejected(**header, faults=_fit_faults(faults), whole=whole)
     subject = _subject(thing, "rejected")
     return OutgoingMessage(subject, fit_event(body), event_id, trace_header(uplink.trace))
 
 
 def _fit_faults(faults: list[TslFault]) -> list[Fault]:
-    """Return as many faults as an event has room for, and the number of the others."""
+    """Return as many faults as fit into an event; the last entry counts the omitted ones."""
     listed: list[Fault] = []
-    remaining_bytes = FAULT_BYTES
+    remaining_bytes = MAX_FAULTS_BYTES
     for fault in faults[:MAX_FAULTS]:
-        value = _event_value(fault.args.get("value"))
-        short = Fault(fault.path[:LONGEST_FAULT], fault.reason[:LONGEST_FAULT], value)
+        value = _fit_value(fault.args.get("value"))
+        short = Fault(
+            fault.path[:MAX_FAULT_TEXT_LENGTH], fault.reason[:MAX_FAULT_TEXT_LENGTH], value
+        )
         remaining_bytes -= len(_encoder.encode(short))
         if remaining_bytes < 0:
             break
@@ -166,21 +168,21 @@ def _fit_faults(faults: list[TslFault]) -> list[Fault]:
     return listed
 
 
-def _event_value(value: object) -> bool | int | float | str | None:
+def _fit_value(value: object) -> bool | int | float | str | None:
     """Return a value for an event; None if it is no scalar, or a number above 64 bits."""
     if isinstance(value, str):
-        return value[:LONGEST_FAULT]
+        return value[:MAX_FAULT_TEXT_LENGTH]
     if isinstance(value, bool) or (isinstance(value, int) and abs(value) < _MAX_INTEGER):
         return value
     return value if isinstance(value, float) and math.isfinite(value) else None
 
 
-def _build_event(event: ValidEvent, now: int) -> OutgoingMessage:
+def _build_tsl_event(event: ValidEvent, now: int) -> OutgoingMessage:
     thing = event.thing
     spec = thing.tsl.event(event.event_id)
     event_id = f"e-{event.uplink.key}"
     body = DeviceEventReported(
-        **_header(thing, event.ts, event_id, now),
+        **_event_header(thing, event.ts, event_id, now),
         tsl_id=event.event_id,
         event_type=str(spec.type) if spec and spec.type else "INFO",
         outputs=event.outputs,
@@ -194,15 +196,15 @@ def dead_message(
 ) -> OutgoingMessage:
     """Return `dead.uplink.{sn}`: the rejected uplink, masked, with the reason."""
     payload = mask_payload(uplink, thing, faults)
-    text, encoded = _as_text(payload[:KEPT_PAYLOAD])
+    text, encoded = _as_text(payload[:MAX_KEPT_PAYLOAD_BYTES])
     body = Dead(
-        reason=reason[:LONGEST_REASON],
+        reason=reason[:MAX_REASON_LENGTH],
         subject=uplink.message.subject,
         sequence=uplink.sequence,
         received_at=uplink.received,
         payload=text,
         base64=encoded,
-        truncated=len(payload) > KEPT_PAYLOAD,
+        truncated=len(payload) > MAX_KEPT_PAYLOAD_BYTES,
         faults=_fit_faults(faults),
     )
     return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")

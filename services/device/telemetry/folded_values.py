@@ -2,7 +2,8 @@
 
 The document of a thing holds its values. Two kinds of values are in *parts*, documents with the key
 (thing, kind, number). A value of more than `LARGE_VALUE_BYTES` gets a part of its own for good. If
-the other values exceed `INLINE_BYTES`, they are distributed to `SHARED_PARTS` parts by their names.
+the other values exceed `MAX_INLINE_BYTES`, they are distributed to `SHARED_PART_COUNT` parts by
+their names.
 """
 
 import struct
@@ -19,16 +20,16 @@ from libs.common.store.mongo import Document
 
 LARGE_VALUE_BYTES = 4 * 1024
 """Bytes of a BSON value above which it gets a part of its own."""
-INLINE_BYTES = 512 * 1024
-"""Bytes of other values in the document of the thing."""
-MAX_BYTES = 4 * 1024 * 1024
+MAX_INLINE_BYTES = 512 * 1024
+"""Maximum bytes of the other values, which are in the document of the thing."""
+MAX_TOTAL_BYTES = 4 * 1024 * 1024
 """Maximum bytes of all latest values of a thing."""
-TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_BYTES} bytes"
-"""The reason why a property is rejected."""
-SHARED_PARTS = 32
-"""Parts that share the other values of a thing when these exceed `INLINE_BYTES`."""
-PART_KEY = struct.Struct(">QQQ")
-"""The key of a part: thing, kind (0 shared, 1 single value), and the index of the shared part
+TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_TOTAL_BYTES} bytes"
+"""The reason why a property is rejected that exceeds `MAX_TOTAL_BYTES`."""
+SHARED_PART_COUNT = 32
+"""Parts that share the other values of a thing when these exceed `MAX_INLINE_BYTES`."""
+PART_KEY_FORMAT = struct.Struct(">QQQ")
+"""Format of a part's key: thing, kind (0 shared, 1 single value), and the index of the shared part
 or a hash of the property's key."""
 MAX_ESTIMATED_CHARACTERS = 256
 """Maximum characters of a text that counts as one byte per character; longer texts are measured."""
@@ -39,7 +40,7 @@ SIZE_STAGE: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
 """The stage that stores the size of a part in bytes."""
 
 Update = UpdateMany | UpdateOne
-Reported = tuple[int, int, dict[str, Any]]
+ReportTuple = tuple[int, int, dict[str, Any]]
 """Thing id, ts in ms, properties."""
 
 
@@ -60,8 +61,11 @@ class FoldedReports:
     is_spread: bool = False
     """Whether parts hold all values of the thing."""
 
-    def hides_older_values(self, names: Iterable[str]) -> bool:
-        """Return whether older reports add nothing to properties, because none is an object."""
+    def needs_no_older_reports(self, names: Iterable[str]) -> bool:
+        """Return whether each property has a value here, and none that older reports may complete.
+
+        An older report may add members to an object.
+        """
         values = [self.values.get(name, {}) for name in names]
         return not any(isinstance(value, dict) for value in values)
 
@@ -75,20 +79,20 @@ class FoldedReports:
         """
         small_keys: list[str] = []
         for key, value in self.values.items():
-            size, part = bson_size(value), own_part(thing_id, key)
+            size, part = bson_size(value), own_part_key(thing_id, key)
             if size > LARGE_VALUE_BYTES or part in existing:
                 self.parts[key] = part
                 inline -= size
             else:
                 small_keys.append(key)
                 inline += size
-        self.is_spread = is_spread or inline > INLINE_BYTES
+        self.is_spread = is_spread or inline > MAX_INLINE_BYTES
         if self.is_spread:
-            self.parts |= {key: shared_part(thing_id, key) for key in small_keys}
+            self.parts |= {key: shared_part_key(thing_id, key) for key in small_keys}
 
 
 def fold_reports(
-    reports: Iterable[Reported], into: dict[int, FoldedReports] | None = None
+    reports: Iterable[ReportTuple], into: dict[int, FoldedReports] | None = None
 ) -> dict[int, FoldedReports]:
     """Fold reports by thing, value by value: newer values replace older ones."""
     folds = {} if into is None else into
@@ -105,18 +109,18 @@ def fold_reports(
             if before is None or (before <= ts and not isinstance(value, dict)):
                 values[key] = value
             elif before <= ts:
-                values[key] = merge(values[key], value)
+                values[key] = merge_struct(values[key], value)
             else:
-                values[key] = merge(value, values[key])
+                values[key] = merge_struct(value, values[key])
                 continue
             times[key] = ts
     return folds
 
 
-def merge(old: Any, new: Any) -> Any:
+def merge_struct(old: Any, new: Any) -> Any:
     """Return the new value; a partial STRUCT keeps the other members of the old one."""
     if isinstance(old, dict) and isinstance(new, dict):
-        return {**old, **{key: merge(old.get(key), value) for key, value in new.items()}}
+        return {**old, **{key: merge_struct(old.get(key), value) for key, value in new.items()}}
     return new
 
 
@@ -125,15 +129,15 @@ def merge_entries(entries: dict[str, Any] | None, more: dict[str, Any]) -> dict[
     joined = dict(entries or {})
     for key, entry in more.items():
         old, new = sorted((joined.get(key, entry), entry), key=lambda entry: entry["t"])
-        joined[key] = {"v": merge(old["v"], new["v"]), "t": new["t"]}
+        joined[key] = {"v": merge_struct(old["v"], new["v"]), "t": new["t"]}
     return joined
 
 
-def entry_growth(entry: dict[str, Any] | None, value: Any) -> int:
+def entry_growth_bytes(entry: dict[str, Any] | None, value: Any) -> int:
     """Return by how many bytes a stored entry grows when a value is reported."""
     if entry is None:
         return bson_size(value)
-    return bson_size(merge(entry["v"], value)) - bson_size(entry["v"])
+    return bson_size(merge_struct(entry["v"], value)) - bson_size(entry["v"])
 
 
 def bson_size(value: Any) -> int:
@@ -148,31 +152,31 @@ def total_bson_size(values: dict[str, Any]) -> int:
     return sum(map(bson_size, values.values()))
 
 
-def own_part(thing_id: int, key: str) -> bytes:
+def own_part_key(thing_id: int, key: str) -> bytes:
     """Return the key of the part that holds only this value."""
     digest = blake2b(key.encode(), digest_size=8).digest()
-    return PART_KEY.pack(thing_id, 1, int.from_bytes(digest))
+    return PART_KEY_FORMAT.pack(thing_id, 1, int.from_bytes(digest))
 
 
-def shared_part(thing_id: int, key: str) -> bytes:
+def shared_part_key(thing_id: int, key: str) -> bytes:
     """Return the key of the part that holds this value together with others."""
-    return PART_KEY.pack(thing_id, 0, zlib.crc32(key.encode()) % SHARED_PARTS)
+    return PART_KEY_FORMAT.pack(thing_id, 0, zlib.crc32(key.encode()) % SHARED_PART_COUNT)
 
 
-def parts_with(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
+def possible_part_keys(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
     """Return the keys of all parts that may hold some values of things."""
     pairs = [(thing_id, key) for thing_id in thing_ids for key in keys]
-    return [part(*pair) for part in (own_part, shared_part) for pair in pairs]
+    return [part(*pair) for part in (own_part_key, shared_part_key) for pair in pairs]
 
 
-def part_thing(part: bytes) -> int:
+def part_thing_id(part: bytes) -> int:
     """Return the thing whose values a part holds."""
-    thing_id: int = PART_KEY.unpack(part)[0]
+    thing_id: int = PART_KEY_FORMAT.unpack(part)[0]
     return thing_id
 
 
-def quick_update(thing_id: int, fold: FoldedReports) -> UpdateMany:
-    """Return the update that sets all values, unless the document has newer ones.
+def all_or_nothing_update(thing_id: int, fold: FoldedReports) -> UpdateMany:
+    """Return the update that sets all values; it sets none if the document has any newer one.
 
     It is an update of "many" documents, of which one matches: for an update of one document MongoDB
     stores a record to make it retryable.
@@ -197,8 +201,11 @@ def quick_update(thing_id: int, fold: FoldedReports) -> UpdateMany:
     return UpdateMany({"_id": thing_id}, [replaced], upsert=True)
 
 
-def careful_update(thing_id: int, fold: FoldedReports) -> UpdateOne:
-    """Return the update that sets newer values, and removes those that moved to parts."""
+def value_by_value_update(thing_id: int, fold: FoldedReports) -> UpdateOne:
+    """Return the update that sets each value unless a newer one is stored.
+
+    It removes those that moved to parts.
+    """
     changes: dict[str, Any] = {
         "t": {"$max": ["$t", fold.newest]},
         "a": {"$max": ["$a", fold.arrived]},
@@ -221,36 +228,36 @@ def part_update(part: bytes, fold: FoldedReports) -> UpdateOne:
 
 
 def _newer_expression(key: str, fold: FoldedReports, *, in_part: bool = False) -> Document:
-    """Return an expression for the newer of two entries; removed if `in_part`."""
+    """Return an expression for the newer of two entries; it removes the entry if `in_part`."""
     is_newer = {"$lte": [{"$ifNull": [f"$v.{key}.t", 0]}, fold.times[key]]}
     entry: Any = {"v": _merge_expression(f"$v.{key}.v", fold.values[key]), "t": fold.times[key]}
     return {"$cond": [is_newer, "$$REMOVE" if in_part else entry, f"$v.{key}"]}
 
 
-def _is_name(key: str) -> bool:
+def _is_field_name(key: str) -> bool:
     return bool(key) and "." not in key and not key.startswith("$")
 
 
 def _merge_expression(old: str, value: Any) -> Any:
     """Return an expression: `value` merged into the value at the path `old`."""
-    if not isinstance(value, dict) or not all(map(_is_name, value)):
+    if not isinstance(value, dict) or not all(map(_is_field_name, value)):
         return {"$literal": value}
     members = {key: _merge_expression(f"{old}.{key}", inner) for key, inner in value.items()}
     is_object = {"$eq": [{"$type": old}, "object"]}
     return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}
 
 
-RECENT_REPORTS = 20
-"""Reports of a thing that usually contain all of its properties."""
-MAX_PROJECTED = 200
-"""Values that are read by name; for more names all values are read."""
+RECENT_REPORT_COUNT = 20
+"""Number of newest reports of a thing that usually contain all of its properties."""
+MAX_PROJECTED_KEYS = 200
+"""Maximum keys of values that a query names; for more keys it reads all values."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewrittenHistory:
     """The changes to the history of a thing after frames were decoded again."""
 
-    read: Callable[[int | None], AsyncIterator[Sequence[Reported]]]
+    read: Callable[[int | None], AsyncIterator[Sequence[ReportTuple]]]
     """Returns the given number of newest reports, or all of them; the oldest first."""
     times: Container[int]
     """Times of rewritten reports, ms."""
@@ -261,9 +268,11 @@ class RewrittenHistory:
 async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> dict[str, Any]:
     """Return the entries of a thing according to its rewritten history."""
     recent = (
-        FoldedReports(0, 0) if thing.names is None else await _fold_all(thing.read(RECENT_REPORTS))
+        FoldedReports(0, 0)
+        if thing.names is None
+        else await _fold_all(thing.read(RECENT_REPORT_COUNT))
     )
-    if thing.names is None or not recent.hides_older_values({*stored, *thing.names}):
+    if thing.names is None or not recent.needs_no_older_reports({*stored, *thing.names}):
         recent = await _fold_all(thing.read(None))
     entries = {key: {"v": v, "t": recent.times[key]} for key, v in recent.values.items()}
     for key, entry in stored.items():
@@ -286,16 +295,16 @@ def build_replacement(
     return ReplaceOne(same, after, upsert=before is None)
 
 
-async def _fold_all(parts: AsyncIterator[Sequence[Reported]]) -> FoldedReports:
+async def _fold_all(parts: AsyncIterator[Sequence[ReportTuple]]) -> FoldedReports:
     folds: dict[int, FoldedReports] = {}
     async for reports in parts:
         fold_reports(reports, folds)
     return next(iter(folds.values()), FoldedReports(0, 0))
 
 
-def shown_fields(keys: Collection[str] | None) -> Document:
+def entry_projection(keys: Collection[str] | None) -> Document:
     """Return a projection on some keys or all; a projection on many keys is slow."""
-    if keys is None or len(keys) > MAX_PROJECTED:
+    if keys is None or len(keys) > MAX_PROJECTED_KEYS:
         return dict.fromkeys(("t", "a", "p", "v"), 1)
     return {"p": 1, **{f"v.{key}": 1 for key in keys}}
 
@@ -304,7 +313,12 @@ def parts_condition(thing_ids: Iterable[int]) -> Document:
     """Return the condition for all parts of things."""
     return {
         "$or": [
-            {"_id": {"$gte": PART_KEY.pack(id_, 0, 0), "$lt": PART_KEY.pack(id_ + 1, 0, 0)}}
+            {
+                "_id": {
+                    "$gte": PART_KEY_FORMAT.pack(id_, 0, 0),
+                    "$lt": PART_KEY_FORMAT.pack(id_ + 1, 0, 0),
+                }
+            }
             for id_ in thing_ids
         ]
     }

@@ -27,15 +27,15 @@ from libs.common.store.mongo import Aggregation, Document, RowSize, page_stages,
 from libs.common.tsl import Tsl
 from services.device.telemetry.partitions import (
     DAY_MS,
-    KEY,
+    KEY_FORMAT,
     MAX_KEY_PART,
     Partitions,
     history_key,
     keys_between,
-    partition_at,
+    partition_number,
 )
 from services.device.telemetry.retention import Retention
-from services.device.telemetry.uplink import FUTURE_MS
+from services.device.telemetry.uplink import MAX_CLOCK_AHEAD_MS
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.errors import device_not_found
@@ -43,13 +43,13 @@ from services.device.things.model import Device, StorageSettings
 from services.device.things.schemas import require_application
 from services.device.things.specifications import TslStore
 
-SIZE_CACHE_SIZE = 10_000
-"""Devices whose size of records is cached."""
+ROW_SIZE_CACHE_SIZE = 10_000
+"""Devices whose average size of history records is cached."""
 _NO_DEVICE: Document = {"_id": None}
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class HistorySpan:
     """The requested part of a device's history: `start` ≤ ts ≤ `end` (ms)."""
 
     device_id: int
@@ -66,11 +66,11 @@ class HistoryStore:
     partitions: Partitions
     retention: Retention
     tsls: TslStore
-    sizes: LruCache[int, RowSize] = field(default_factory=lambda: LruCache(SIZE_CACHE_SIZE))
-    """The size of the records of recently read devices."""
+    sizes: LruCache[int, RowSize] = field(default_factory=lambda: LruCache(ROW_SIZE_CACHE_SIZE))
+    """The average size of history records, by recently read device."""
 
     async def page(
-        self, tenant: str, application_id: int, span: Span, after: bytes | None, size: int
+        self, tenant: str, application_id: int, span: HistorySpan, after: bytes | None, size: int
     ) -> AsyncGenerator[Document, None] | None:
         """Yield up to `size` records after the key `after`, for an application's device.
 
@@ -91,15 +91,15 @@ class HistoryStore:
         tsl = await self.tsls.find(
             settings.tenant, settings.model, settings.tsl_version, content_hash
         )
-        oldest_kept = await self.retention.oldest(settings.tenant, settings.model)
+        oldest_kept = await self.retention.oldest_kept_time(settings.tenant, settings.model)
         oldest = max(oldest_kept, settings.owned_since)
         records = records or await anext(batches, [])
         if records and not span.newest_first and _record_time(records[0]) < oldest:
             await batches.aclose()
             batches, records = self._scan(replace(span, start=oldest), after, size), []
-        return self._readable(records, batches, history_key(span.device_id, oldest, 0), tsl)
+        return self._filter_readable(records, batches, history_key(span.device_id, oldest, 0), tsl)
 
-    async def _readable(
+    async def _filter_readable(
         self,
         first: list[Document],
         others: AsyncGenerator[list[Document], None],
@@ -118,14 +118,14 @@ class HistoryStore:
 
     async def _scan(
         self,
-        span: Span,
+        span: HistorySpan,
         after: bytes | None,
         size: int,
         device: Aggregation | None = None,
     ) -> AsyncGenerator[list[Document], None]:
         """Yield up to `size` records from one partition after the other, in lists.
 
-        The first row is the document of `device`.
+        If `device` is given, the first row is the document that this query finds.
         """
         bounds = keys_between(span.device_id, span.start, span.end)
         if after is not None:
@@ -148,11 +148,11 @@ class HistoryStore:
                 return
 
     @staticmethod
-    def _select_partitions(span: Span, after: bytes | None) -> range:
+    def _select_partitions(span: HistorySpan, after: bytes | None) -> range:
         """Return the partitions to read, at least one."""
-        first, last = partition_at(span.start), partition_at(span.end)
+        first, last = partition_number(span.start), partition_number(span.end)
         if after is not None:
-            reached = partition_at(KEY.unpack(after)[1])
+            reached = partition_number(KEY_FORMAT.unpack(after)[1])
             first, last = (
                 (first, min(last, reached)) if span.newest_first else (max(first, reached), last)
             )
@@ -161,12 +161,12 @@ class HistoryStore:
 
 
 def _record_time(record: Document) -> int:
-    return int(KEY.unpack(record["_id"])[1])
+    return int(KEY_FORMAT.unpack(record["_id"])[1])
 
 
-DEFAULT_PAGE = 100
-LARGEST_PAGE = 1000
-LATEST_TIME = 253_402_300_799_999
+DEFAULT_PAGE_SIZE = 100
+MAX_PAGE_SIZE = 1000
+MAX_TIME_MS = 253_402_300_799_999
 """The last millisecond of the year 9999."""
 
 
@@ -209,20 +209,20 @@ class HistoryService:
         time or cursor, `NotFound` for a device that the caller may not see.
         """
         now = now_ms()
-        newest_first = _newest_first(order)
-        size = min(size or DEFAULT_PAGE, LARGEST_PAGE)
+        newest_first = _is_newest_first(order)
+        size = min(size or DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE)
         oldest = max(now - self._retention_ms, 0)
         if start is not None and end is not None and start > end:
             raise InvalidInput("must not be before startTime", field="endTime")
-        newest = now + FUTURE_MS
+        newest = now + MAX_CLOCK_AHEAD_MS
         last = newest if end is None else min(end, newest)
         default_start = now - DAY_MS if end is None else oldest
         first = max(default_start if start is None else start, oldest)
-        after = decode_key(key, device_id) if key else None
+        after = decode_cursor(key, device_id) if key else None
         records = await self._store.page(
             principal.tenant,
             require_application(principal),
-            Span(device_id, first, last, newest_first),
+            HistorySpan(device_id, first, last, newest_first),
             after,
             size + 1,
         )
@@ -232,15 +232,15 @@ class HistoryService:
         return HistoryPage(
             list=page_records,
             page_size=size,
-            next_page_key=None if behind is None else encode_key(behind["_id"]),
+            next_page_key=None if behind is None else encode_cursor(behind["_id"]),
         )
 
 
 def _record(row: Document) -> HistoryRecord:
-    return HistoryRecord(KEY.unpack(row["_id"])[1], row["p"])
+    return HistoryRecord(KEY_FORMAT.unpack(row["_id"])[1], row["p"])
 
 
-def _newest_first(order: str | None) -> bool:
+def _is_newest_first(order: str | None) -> bool:
     match (order or "desc").lower():
         case "desc":
             return True
@@ -249,23 +249,27 @@ def _newest_first(order: str | None) -> bool:
     raise InvalidInput("must be asc or desc", field="order")
 
 
-def encode_key(key: bytes) -> str:
+def encode_cursor(key: bytes) -> str:
     """Return the cursor for the position after a key."""
     return base64.urlsafe_b64encode(key).decode()
 
 
-def decode_key(text: str, device_id: int, field: str = "pageKey") -> bytes:
+def decode_cursor(text: str, device_id: int, field: str = "pageKey") -> bytes:
     """Return the key of a cursor; raise `InvalidInput` unless it is of this device."""
     try:
         key = base64.b64decode(text.encode("ascii"), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError) as error:
         raise InvalidInput("must be a key from an answer of this operation", field=field) from error
-    if len(key) != KEY.size or KEY.unpack(key)[0] != device_id or KEY.unpack(key)[1] > LATEST_TIME:
+    if (
+        len(key) != KEY_FORMAT.size
+        or KEY_FORMAT.unpack(key)[0] != device_id
+        or KEY_FORMAT.unpack(key)[1] > MAX_TIME_MS
+    ):
         raise InvalidInput("must be a key from an answer of this operation", field=field)
     return key
 
 
-Moment = Annotated[int, msgspec.Meta(ge=0, le=LATEST_TIME)]
+TimestampMs = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
 
 
 StartTime = Annotated[
@@ -274,7 +278,7 @@ StartTime = Annotated[
         name="startTime",
         description="Start of the period in milliseconds since 1970-01-01 UTC, inclusive.",
         ge=0,
-        le=LATEST_TIME,
+        le=MAX_TIME_MS,
     ),
 ]
 EndTime = Annotated[
@@ -283,7 +287,7 @@ EndTime = Annotated[
         name="endTime",
         description="End of the period in milliseconds since 1970-01-01 UTC, inclusive.",
         ge=0,
-        le=LATEST_TIME,
+        le=MAX_TIME_MS,
     ),
 ]
 PageKey = Annotated[
@@ -330,7 +334,7 @@ async def get_property_history(
 
 
 post_search = partial(post, guards=[allow_holders(Function.DEVICE_VIEW)], example={"page_size": 20})
-"""Declares a search of the console in data of a device, for users who may view devices."""
+"""Declares a POST operation of the console that searches data of a device (`DEVICE_VIEW`)."""
 
 
 class KeyRange(NamedTuple):
@@ -338,14 +342,14 @@ class KeyRange(NamedTuple):
 
     device: Device
     first: bytes
-    """Excludes data from before the current owner got the device."""
+    """First key. Older data is from before the current owner got the device or before the start."""
     last: bytes
-    """The end, or the position after the previous page."""
+    """Last key: the end, or the position after the previous page."""
     continued: bool
     """Whether a previous page exists."""
 
 
-Bounds = tuple[int | None, int | None, str | None]
+RequestedRange = tuple[int | None, int | None, str | None]
 """Start and end in ms, and the key of the page, as requested."""
 
 
@@ -361,27 +365,27 @@ class KeyRangeResolver:
     granted: GrantedDevices
 
     async def resolve_for_application(
-        self, principal: Principal, device_id: int, bounds: Bounds
+        self, principal: Principal, device_id: int, bounds: RequestedRange
     ) -> KeyRange:
         """Return the key range of a request of an application."""
         device = await self.things.get_device(principal, device_id)
         return _key_range(device, bounds, ("endTime", "pageKey"))
 
     async def resolve_for_user(
-        self, principal: Principal, device_id: int, bounds: Bounds
+        self, principal: Principal, device_id: int, bounds: RequestedRange
     ) -> KeyRange:
         """Return the key range of a user's request; raise `Forbidden` without any grant."""
         device = await self.granted.find(principal, device_id)
         return _key_range(device, bounds, ("end_timestamp", "next_key"))
 
 
-def _key_range(device: Device, bounds: Bounds, fields: tuple[str, str]) -> KeyRange:
-    """Return the key range; `fields` are the names of the end and of the cursor."""
+def _key_range(device: Device, bounds: RequestedRange, fields: tuple[str, str]) -> KeyRange:
+    """Return the key range; `fields` are the request's names of the end and of the cursor."""
     start, end, key = bounds
     if start is not None and end is not None and start > end:
         raise InvalidInput("must not be before the start", field=fields[0])
     first = history_key(device.id, max(start or 0, device.owned_since), 0)
     last = history_key(device.id, now_ms() if end is None else end, MAX_KEY_PART)
     if key is not None:
-        last = min(last, decode_key(key, device.id, fields[1]))
+        last = min(last, decode_cursor(key, device.id, fields[1]))
     return KeyRange(device, first, last, continued=key is not None)

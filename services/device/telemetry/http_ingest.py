@@ -23,11 +23,11 @@ from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import count_limited
 from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl.limits import MAX_TS
-from services.device.telemetry.dead_messages import DeadMessagePublisher, RejectedEntry
+from services.device.telemetry.dead_messages import DeadMessagePublisher, RejectedHttpMessage
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.presence_store import HttpPresence
-from services.device.telemetry.reporter import HEADER, StoredWaiter
-from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
+from services.device.telemetry.reporter import NOTIFY_HEADER, StorageWaiter
+from services.device.telemetry.uplink import MAX_PAYLOAD_BYTES, check_message
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 
@@ -76,13 +76,13 @@ class HttpIngestService:
         """
         thing = await self.things.find_sender(principal, sn)
         try:
-            entries, is_array = read_entries(body)
+            entries, is_array = split_entries(body)
         except InvalidInput as error:
-            self._count(thing, [body])
-            await self.keeper.publish(thing, channel, [RejectedEntry.from_error(body, error)])
+            self._count_or_reject(thing, [body])
+            await self.keeper.publish(thing, channel, [RejectedHttpMessage.from_error(body, error)])
             raise
-        self._count(thing, entries)
-        accepted, rejected, whole = sort_entries(
+        self._count_or_reject(thing, entries)
+        accepted, rejected, whole = validate_entries(
             channel, thing, entries, now_ms(), self.retention_days * DAY_MS
         )
         if whole:
@@ -96,8 +96,8 @@ class HttpIngestService:
         async with AsyncExitStack() as stack:
             waiter = None
             if stored:
-                waiter = await stack.enter_async_context(StoredWaiter(self.bus, len(accepted)))
-                headers[HEADER] = waiter.subject
+                waiter = await stack.enter_async_context(StorageWaiter(self.bus, len(accepted)))
+                headers[NOTIFY_HEADER] = waiter.subject
             subject = up(thing.sn, channel)
             await publish_all(
                 self.bus, [OutgoingMessage(subject, raw, None, headers) for raw in accepted]
@@ -111,7 +111,7 @@ class HttpIngestService:
         ]
         return IngestResult(len(accepted) - len(rejected_late), rejected + rejected_late)
 
-    def _count(self, thing: Thing, entries: list[bytes]) -> None:
+    def _count_or_reject(self, thing: Thing, entries: list[bytes]) -> None:
         size = sum(map(len, entries))
         excess = self.meter.count(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
         if excess is not None:
@@ -119,7 +119,7 @@ class HttpIngestService:
             raise TooManyRequests(excess.reason, retry_after=excess.wait)
 
 
-def read_entries(body: bytes) -> tuple[list[bytes], bool]:
+def split_entries(body: bytes) -> tuple[list[bytes], bool]:
     """Split a body into raw entries; the flag is True for an array."""
     try:
         if body.lstrip()[:1] == b"[":
@@ -134,24 +134,24 @@ def read_entries(body: bytes) -> tuple[list[bytes], bool]:
     return entries, True
 
 
-def sort_entries(
+def validate_entries(
     channel: str, thing: Thing, entries: list[bytes], now: int, retention_ms: int
-) -> tuple[list[bytes], list[RejectedItem], list[RejectedEntry]]:
-    """Return accepted entries, all rejections, and entries rejected as a whole.
+) -> tuple[list[bytes], list[RejectedItem], list[RejectedHttpMessage]]:
+    """Return accepted entries, all rejections to report, and entries rejected as a whole.
 
     `now` is in ms.
     """
     accepted: list[bytes] = []
     rejected: list[RejectedItem] = []
-    whole: list[RejectedEntry] = []
+    whole: list[RejectedHttpMessage] = []
     for index, raw in enumerate(entries):
         try:
-            if len(raw) > MAX_PAYLOAD:
-                raise InvalidInput(f"is larger than {MAX_PAYLOAD} bytes", field="entry")  # noqa: TRY301
+            if len(raw) > MAX_PAYLOAD_BYTES:
+                raise InvalidInput(f"is larger than {MAX_PAYLOAD_BYTES} bytes", field="entry")  # noqa: TRY301
             faults = check_message(channel, thing, raw, now, retention_ms)
         except InvalidInput as error:
             rejected.append(RejectedItem(index, error.field or "", error.message))
-            whole.append(RejectedEntry.from_error(raw, error))
+            whole.append(RejectedHttpMessage.from_error(raw, error))
         else:
             accepted.append(raw)
             rejected += [RejectedItem(index, fault.path, fault.reason) for fault in faults]
@@ -161,7 +161,7 @@ def sort_entries(
 def _single_rejection(rejected: list[RejectedItem]) -> InvalidInput | TooLarge:
     first = rejected[0]
     if first.field == "entry":
-        return TooLarge(f"a message may have at most {MAX_PAYLOAD} bytes")
+        return TooLarge(f"a message may have at most {MAX_PAYLOAD_BYTES} bytes")
     return InvalidInput(first.reason, field=first.field)
 
 

@@ -39,41 +39,41 @@ from services.device.telemetry.batch import (
     Batch,
     RejectedUplink,
     ValidReport,
+    build_batch,
     past_reports,
-    sort_batch,
 )
-from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.batch_store import BatchStore
 from services.device.telemetry.dead_messages import DeadMessageBuilder
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.events import build_events
 from services.device.telemetry.folded_values import TOO_LARGE_REASON
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser, FrameDecoder
-from services.device.telemetry.quota import Quota, SlowCodecs
-from services.device.telemetry.reporter import notify
+from services.device.telemetry.quota import MessageQuota, SlowCodecQueue
+from services.device.telemetry.reporter import notify_waiting_senders
 from services.device.telemetry.uplink import Uplink, is_second_copy, read_uplink
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)
 
-NAME = "ingest message"
+SPAN_NAME = "ingest message"
 
 
-class ReportSpans:
-    """The trace spans of one batch. `uplinks` are its messages, with the ids of their spans."""
+class UplinkSpans:
+    """The trace spans of one batch. `uplinks` are its messages; `trace` holds their span."""
 
     def __init__(self, uplinks: Iterable[Uplink]) -> None:
         self._spans: dict[int, Span] = {}
         self.uplinks = [self._begin_span(uplink) for uplink in uplinks]
 
     def _begin_span(self, uplink: Uplink) -> Uplink:
-        """Begin the span of an uplink that continues a trace or is sampled."""
+        """Begin a span if the uplink continues a trace or is sampled; return it with `trace`."""
         parent = read_trace(uplink.message.headers)
         if not parent and not is_sampled():
             return uplink
         span = start_span(
-            NAME,
+            SPAN_NAME,
             SpanKind.CONSUMER,
             parent,
             start=uplink.received * 1_000_000,
@@ -102,7 +102,7 @@ class ReportSpans:
                     uplink_span.add_link(span.get_span_context())
                     uplink_span.end()
 
-    def reject(self, uplinks: Sequence[Uplink]) -> None:
+    def mark_rejected(self, uplinks: Sequence[Uplink]) -> None:
         """Mark the spans of rejected uplinks as failed."""
         for uplink in uplinks:
             if uplink.trace:
@@ -129,7 +129,7 @@ _size_histogram = _meter.create_histogram(
 MAX_FAILURES = 3
 """Failures after which a message that fails alone is moved to `DEAD`."""
 MAX_FAILED_MESSAGES = 10_000
-"""Failed single messages that are remembered."""
+"""Maximum messages that failed alone whose failures are counted."""
 HEALTH_TIMEOUT = 5.0
 """Seconds within which store and bus must answer."""
 
@@ -140,20 +140,20 @@ class Ingest:
 
     bus: Bus
     things: ThingDirectory
-    store: ReportStore
+    store: BatchStore
     latest: LatestValues
     device_fields: DeviceFieldUpdater
     shapes: ShapeUpdater
     commands: CommandCloser
     alarms: AlarmTrigger
-    quota: Quota
+    quota: MessageQuota
     dead_messages: DeadMessageBuilder
     frames: FrameDecoder
     retention_ms: int
     _failures: OrderedDict[str, int] = field(default_factory=OrderedDict, init=False)
 
     def __post_init__(self) -> None:
-        self.slow = SlowCodecs(self.bus, self._handle_slow)
+        self.slow = SlowCodecQueue(self.bus, self._handle_slow)
 
     async def handle(self, messages: list[Msg], *, slow: bool = False) -> None:
         """Store, announce and acknowledge one batch, except messages for slow codecs.
@@ -191,7 +191,7 @@ class Ingest:
         """Return whether store and bus answer."""
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT):
-                await self.store.check()
+                await self.store.check_writable()
                 for stream in (EVENTS, DEAD):
                     await self.bus.js.stream_info(stream)
         except (StoreError, NatsError, APIError, OSError, TimeoutError):
@@ -212,18 +212,18 @@ class Ingest:
         text = MASK if thing is not None and thing.tsl.conceals else str(error)
         reason = f"could not be processed: {type(error).__name__}: {text}"
         rejected = RejectedUplink(uplink, reason, thing, is_announced=False)
-        await self._finish([uplink], Batch(rejected=[rejected]), [message])
+        await self._store_and_announce([uplink], Batch(rejected=[rejected]), [message])
 
     async def _process(self, messages: list[Msg], *, slow: bool) -> None:
         started = time.perf_counter()
-        spans = ReportSpans(
+        spans = UplinkSpans(
             read_uplink(message) for message in messages if not is_second_copy(message)
         )
         if not spans.uplinks:
             await acknowledge(self.bus.client, messages)
             return
         with spans.batch_span():
-            batch, uplinks = await self._sort(spans.uplinks, slow=slow)
+            batch, uplinks = await self._build_batch(spans.uplinks, slow=slow)
             if len(uplinks) < len(spans.uplinks):
                 replies = {uplink.message.reply for uplink in uplinks}
                 messages = [
@@ -232,48 +232,52 @@ class Ingest:
                     if message.reply in replies or is_second_copy(message)
                 ]
             await self._close_commands(batch)
-            await self._finish(uplinks, batch, messages)
-            spans.reject([rejected.uplink for rejected in batch.rejected])
+            await self._store_and_announce(uplinks, batch, messages)
+            spans.mark_rejected([rejected.uplink for rejected in batch.rejected])
         _duration_histogram.record(time.perf_counter() - started)
         _size_histogram.record(len(messages))
 
-    async def _sort(self, uplinks: list[Uplink], *, slow: bool) -> tuple[Batch, list[Uplink]]:
+    async def _build_batch(
+        self, uplinks: list[Uplink], *, slow: bool
+    ) -> tuple[Batch, list[Uplink]]:
         """Return the batch of all uplinks except those for slow codecs, and its uplinks."""
         things = await self.things.find_by_sn({uplink.sn for uplink in uplinks})
         excesses: Mapping[int, Excess] = {}
         if not slow:
-            excesses = self.quota.find_excess(uplinks, things)
-            uplinks = await self.slow.separate(uplinks, things, excesses)
-        batch = sort_batch(uplinks, things, self.retention_ms, excesses)
+            excesses = self.quota.find_excess_and_block(uplinks, things)
+            uplinks = await self.slow.queue_slow(uplinks, things, excesses)
+        batch = build_batch(uplinks, things, self.retention_ms, excesses)
         if batch.undecoded:
             with trace_step("read frames", SpanKind.INTERNAL):
                 late = await self.frames.decode(batch, wait=slow)
             if late:
-                uplinks = await self.slow.separate(uplinks, things, excesses, late)
+                uplinks = await self.slow.queue_slow(uplinks, things, excesses, late)
                 batch.keep_only(uplinks)
-        await self._reject_beyond(batch)
+        await self._reject_oversized(batch)
         return batch, uplinks
 
-    async def _reject_beyond(self, batch: Batch) -> None:
+    async def _reject_oversized(self, batch: Batch) -> None:
         """Reject properties that would make the latest values of a thing too large."""
         reports = [
-            (report.thing.id, report.as_of, report.properties)
+            (report.thing.id, report.effective_time, report.properties)
             for report in (*batch.reports, *past_reports(batch.frames))
-            if self.latest.may_exceed(report.thing.id, len(report.uplink.payload))
+            if self.latest.may_exceed_limit(report.thing.id, len(report.uplink.payload))
             or report.uplink.channel == "frame"
         ]
         if reports and (names := await self.latest.find_oversized(reports)):
-            batch.reject(names, TOO_LARGE_REASON)
+            batch.reject_properties(names, TOO_LARGE_REASON)
 
-    async def _finish(self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]) -> None:
+    async def _store_and_announce(
+        self, uplinks: list[Uplink], batch: Batch, messages: list[Msg]
+    ) -> None:
         with trace_step("store batch", SpanKind.CLIENT):
-            await asyncio.gather(self._store(batch), self.alarms.prepare())
+            await asyncio.gather(self._store(batch), self.alarms.refresh_rules())
         with trace_step("announce batch", SpanKind.PRODUCER):
-            await self._announce(batch)
+            await self._publish_events(batch)
         if batch.frames:
             await self.commands.confirm_by_reports(batch.reports)
         await acknowledge(self.bus.client, messages)
-        await notify(self.bus, uplinks, batch)
+        await notify_waiting_senders(self.bus, uplinks, batch)
 
     async def _store(self, batch: Batch) -> None:
         if batch.frames:  # the store finds those that are stored already
@@ -296,11 +300,12 @@ class Ingest:
                 report.uplink.received, arrivals.get(report.thing.id, 0)
             )
         latest = (
-            (report.thing.id, report.as_of, _with_entities(report, shapes)) for report in current
+            (report.thing.id, report.effective_time, _keep_entity_properties(report, shapes))
+            for report in current
         )
         of_devices = [report for report in current if report.thing.device]
         await asyncio.gather(
-            self.latest.apply(latest, arrivals), self.device_fields.update_times(of_devices)
+            self.latest.apply(latest, arrivals), self.device_fields.update_report_times(of_devices)
         )
         await self.device_fields.update(of_devices)
 
@@ -317,13 +322,13 @@ class Ingest:
             *(self.commands.close_by_replies(each, batch) for each in groups.values())
         )
 
-    async def _announce(self, batch: Batch) -> None:
+    async def _publish_events(self, batch: Batch) -> None:
         pointers = await self.alarms.messages_for_batch(batch)
         await publish_each(self.bus, [*build_events(batch), *batch.closing_events, *pointers])
         await publish_each(self.bus, self.dead_messages.build(batch))
 
 
-def _with_entities(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
+def _keep_entity_properties(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
     if report.thing.model != GENERIC_MODEL:
         return report.properties
     return filter_by_shape(shapes.get(report.thing.id, {}), report.properties)

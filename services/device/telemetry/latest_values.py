@@ -7,11 +7,11 @@ document of a thing means that it has parts: 1 of single values, 2 of all. A val
 part is removed from the document of its thing; if concurrent writes leave it in both, the newer one
 wins.
 
-Reports of a batch are first folded per thing, so a busy device costs one update. The quick update
-applies if all its values are at least as new as everything stored. Otherwise the careful one
-compares key by key, so that an older value never replaces a newer one. Both select by `_id` only
-and compare while they write: MongoDB plans any other condition for each update, which takes longer
-than the update.
+Reports of a batch are first folded per thing, so a busy device costs one update. The all-or-nothing
+update applies if all its values are at least as new as everything stored. Otherwise the other one
+compares value by value, so that an older value never replaces a newer one. Both select by `_id`
+only and compare while they write: MongoDB plans any other condition for each update, which takes
+longer than the update.
 """
 
 import asyncio
@@ -30,34 +30,34 @@ from libs.common.store.mongo import Collection as Stored
 from services.device.telemetry import folded_values
 from services.device.telemetry.folded_values import (
     FoldedReports,
-    Reported,
+    ReportTuple,
     RewrittenHistory,
     Update,
     bson_size,
     build_replacement,
+    entry_projection,
     parts_condition,
     rewritten_entries,
-    shown_fields,
 )
-from services.device.telemetry.value_reader import LatestValueReader, ids_in
+from services.device.telemetry.value_reader import LatestValueReader, ids_condition
 from services.device.things.deleted_things import ThingDataStore
 
 log = logging.getLogger(__name__)
 
-TOO_LARGE = {15, 10334, 17419, 17420}
+TOO_LARGE_ERROR_CODES = {15, 10334, 17419, 17420}
 """MongoDB's error codes for a document that is too large or nested too deeply."""
-MAX_SMALL_REPORT = 512
-"""Bytes up to which reports cannot exceed the limit of a thing without parts, in any batch."""
+MAX_SMALL_REPORT_BYTES = 512
+"""Bytes of a report up to which even a whole batch keeps a thing without parts in its limit."""
 CACHE_SIZE = 50_000
 """Cached things with parts."""
-MOVED_VALUES = 500
-"""Values that are moved to parts together."""
+VALUES_PER_MOVE = 500
+"""Maximum values that are moved to parts together."""
 CACHE_SECONDS = 10.0
 """Seconds for which the state of a thing without parts is cached."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
+class _ThingState:
     """The stored state of a thing."""
 
     newest: int = 0
@@ -75,10 +75,10 @@ class LatestValues(LatestValueReader, ThingDataStore):
         super().__init__(database)
         self._divided: LruCache[int, int] = LruCache(CACHE_SIZE)
         """Things that have parts."""
-        self._recent: LruCache[int, _Stored] = LruCache(CACHE_SIZE)
+        self._recent: LruCache[int, _ThingState] = LruCache(CACHE_SIZE)
 
     async def apply(
-        self, reports: Iterable[Reported], arrivals: Mapping[int, int] | None = None
+        self, reports: Iterable[ReportTuple], arrivals: Mapping[int, int] | None = None
     ) -> None:
         """Fold `reports` into the latest values; idempotent.
 
@@ -99,27 +99,30 @@ class LatestValues(LatestValueReader, ThingDataStore):
             if not fold.parts and states[key].newest <= fold.oldest
         ]
         written, conflicts = await self._write(
-            self._latest, {key: folded_values.quick_update(key, folds[key]) for key in newer}
+            self._latest,
+            {key: folded_values.all_or_nothing_update(key, folds[key]) for key in newer},
         )
         if written < len(newer):  # other processes wrote newer values meanwhile
-            states |= await self._states(newer)
+            states |= await self._read_states(newer)
         conflicts += [
             key for key, fold in folds.items() if fold.parts or states[key].newest > fold.oldest
         ]
         for key in newer:
             if not (state := states[key]).parts:
                 inline = state.inline + sizes[key]
-                self._recent.put(key, _Stored(folds[key].newest, inline, read=state.read))
+                self._recent.put(key, _ThingState(folds[key].newest, inline, read=state.read))
         for key in conflicts:
             self._recent.pop(key)
         while conflicts:
-            changes = {key: folded_values.careful_update(key, folds[key]) for key in conflicts}
+            changes = {
+                key: folded_values.value_by_value_update(key, folds[key]) for key in conflicts
+            }
             _, conflicts = await self._write(self._latest, changes)
 
     async def _write_parts(
         self,
         folds: Mapping[int, FoldedReports],
-        states: Mapping[int, _Stored],
+        states: Mapping[int, _ThingState],
         sizes: Mapping[int, int],
     ) -> None:
         """Write the values for parts, including those still in documents of things."""
@@ -129,17 +132,18 @@ class LatestValues(LatestValueReader, ThingDataStore):
             if (
                 states[key].parts
                 or size > folded_values.LARGE_VALUE_BYTES
-                or states[key].inline + size > folded_values.INLINE_BYTES
+                or states[key].inline + size > folded_values.MAX_INLINE_BYTES
             ):
                 large[key] = fold
         if not large:
             return
         divided = [key for key in large if states[key].parts]
         part_keys = [
-            folded_values.own_part(key, name) for key in divided for name in large[key].values
+            folded_values.own_part_key(key, name) for key in divided for name in large[key].values
         ]
         existing_parts = {
-            bytes(part["_id"]) async for part in self._parts.find(ids_in(part_keys), {"_id": 1})
+            bytes(part["_id"])
+            async for part in self._parts.find(ids_condition(part_keys), {"_id": 1})
         }
         for key, fold in large.items():
             fold.assign_parts(
@@ -148,8 +152,8 @@ class LatestValues(LatestValueReader, ThingDataStore):
                 states[key].inline,
                 is_spread=states[key].parts == folded_values.ALL_PARTS,
             )
-        projection = shown_fields({name for fold in large.values() for name in fold.parts})
-        async for before in self._latest.find(ids_in(large), projection):
+        projection = entry_projection({name for fold in large.values() for name in fold.parts})
+        async for before in self._latest.find(ids_condition(large), projection):
             fold = large[before["_id"]]
             for name, entry in before.get("v", {}).items():
                 if name in fold.parts:  # with equal times the reported value wins
@@ -165,13 +169,13 @@ class LatestValues(LatestValueReader, ThingDataStore):
             _, conflicts = await self._write(self._parts, changes)
             changes = {part: changes[part] for part in conflicts}
 
-    async def _recent_states(self, sizes: Mapping[int, int]) -> dict[int, _Stored]:
+    async def _recent_states(self, sizes: Mapping[int, int]) -> dict[int, _ThingState]:
         """Return the stored states of things.
 
         States of things without parts are cached. `sizes` are the bytes of the values to write, by
-        thing. A cached state may be outdated by writes of other processes. The quick update detects
-        newer values, and readers merge a value that is both in the document of the thing and in a
-        part.
+        thing. A cached state may be outdated by writes of other processes. The all-or-nothing
+        update detects newer values, and readers merge a value that is both in the document of the
+        thing and in a part.
         """
         oldest = time.monotonic() - CACHE_SECONDS
         states = {
@@ -179,19 +183,21 @@ class LatestValues(LatestValueReader, ThingDataStore):
             for key, size in sizes.items()
             if (state := self._recent.get(key)) is not None
             and state.read > oldest
-            and state.inline + size <= folded_values.INLINE_BYTES
+            and state.inline + size <= folded_values.MAX_INLINE_BYTES
         }
         if len(states) < len(sizes):
-            states |= await self._states(sizes.keys() - states.keys())
+            states |= await self._read_states(sizes.keys() - states.keys())
         return states
 
-    async def _states(self, thing_ids: Collection[int]) -> dict[int, _Stored]:
+    async def _read_states(self, thing_ids: Collection[int]) -> dict[int, _ThingState]:
         now = time.monotonic()
-        states = dict.fromkeys(thing_ids, _Stored(read=now))
+        states = dict.fromkeys(thing_ids, _ThingState(read=now))
         projection = {"t": 1, "p": 1, "n": {"$bsonSize": "$v"}}
-        async for document in self._latest.find(ids_in(thing_ids), projection):
+        async for document in self._latest.find(ids_condition(thing_ids), projection):
             parts = document.get("p", 0)
-            states[document["_id"]] = _Stored(document.get("t", 0), document["n"] or 0, parts, now)
+            states[document["_id"]] = _ThingState(
+                document.get("t", 0), document["n"] or 0, parts, now
+            )
             if parts:
                 self._divided.put(document["_id"], parts)
         return states
@@ -208,8 +214,8 @@ class LatestValues(LatestValueReader, ThingDataStore):
         try:
             done = await documents.bulk_write(list(changes.values()), ordered=False)
         except BulkFailed as error:
-            faults = _faults(error)
-            if {fault["code"] for fault in faults} - TOO_LARGE - {DUPLICATE_KEY}:
+            faults = _write_errors(error)
+            if {fault["code"] for fault in faults} - TOO_LARGE_ERROR_CODES - {DUPLICATE_KEY}:
                 raise
             keys = list(changes)
             conflicting_keys = [
@@ -222,35 +228,35 @@ class LatestValues(LatestValueReader, ThingDataStore):
             return details["nModified"] + details["nUpserted"] + len(faults), conflicting_keys
         return done.modified_count + done.upserted_count, []
 
-    def may_exceed(self, thing_id: int, size: int) -> bool:
-        """Return whether a report of `size` bytes may exceed the limit of a thing."""
-        return size > MAX_SMALL_REPORT or thing_id in self._divided
+    def may_exceed_limit(self, thing_id: int, size: int) -> bool:
+        """Return whether a report of `size` bytes may take a thing beyond `MAX_TOTAL_BYTES`."""
+        return size > MAX_SMALL_REPORT_BYTES or thing_id in self._divided
 
-    async def find_oversized(self, reports: Iterable[Reported]) -> dict[int, set[str]]:
-        """Return the properties, by thing, whose values would exceed `MAX_BYTES` bytes.
+    async def find_oversized(self, reports: Iterable[ReportTuple]) -> dict[int, set[str]]:
+        """Return the properties, by thing, whose values would exceed `MAX_TOTAL_BYTES` bytes.
 
         Values that do not grow are never included, even if a thing exceeds the limit already.
         """
         folds = {
             key: fold
             for key, fold in folded_values.fold_reports(reports).items()
-            if self.may_exceed(key, folded_values.total_bson_size(fold.values))
+            if self.may_exceed_limit(key, folded_values.total_bson_size(fold.values))
         }
         if not folds:
             return {}
-        states = await self._states(folds)
+        states = await self._read_states(folds)
         stored = {key: state.inline for key, state in states.items()}
         if divided := [key for key, state in states.items() if state.parts]:
             async for part in self._parts.find(parts_condition(divided), {"n": 1}):
-                stored[folded_values.part_thing(part["_id"])] += part["n"]
+                stored[folded_values.part_thing_id(part["_id"])] += part["n"]
         oversized: dict[int, set[str]] = defaultdict(set)
         for key, fold in folds.items():
-            room = folded_values.MAX_BYTES - stored[key]
+            room = folded_values.MAX_TOTAL_BYTES - stored[key]
             if folded_values.total_bson_size(fold.values) <= room:
                 continue
             entries = (await self.find_entries([key], keys=fold.values)).get(key, {})
             grown = {
-                name: folded_values.entry_growth(entries.get(name), value)
+                name: folded_values.entry_growth_bytes(entries.get(name), value)
                 for name, value in fold.values.items()
             }
             for name in sorted(grown, key=grown.__getitem__):
@@ -260,13 +266,13 @@ class LatestValues(LatestValueReader, ThingDataStore):
                     oversized[key].add(name)
         return oversized
 
-    async def split(self, thing_id: int) -> int:
+    async def move_to_parts(self, thing_id: int) -> int:
         """Move values from the document of a thing to parts; return the bytes of all values."""
         entries = (await self.find_entries([thing_id])).get(thing_id, {})
         sizes = {name: bson_size(entry["v"]) for name, entry in entries.items()}
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)
-        for first in range(0, len(names), MOVED_VALUES):
-            moved_values = {name: entries[name] for name in names[first : first + MOVED_VALUES]}
+        for first in range(0, len(names), VALUES_PER_MOVE):
+            moved_values = {name: entries[name] for name in names[first : first + VALUES_PER_MOVE]}
             await self.apply(
                 (thing_id, entry["t"], {name: entry["v"]}) for name, entry in moved_values.items()
             )
@@ -310,7 +316,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
                         before[key][1:]
                         or folded_values.total_bson_size(entries) > folded_values.LARGE_VALUE_BYTES
                     ):
-                        await self.split(key)
+                        await self.move_to_parts(key)
                 return
             remaining = {key: remaining[key] for key in changed}
 
@@ -323,15 +329,15 @@ class LatestValues(LatestValueReader, ThingDataStore):
         try:
             done = await documents.bulk_write(changes, ordered=False)
         except BulkFailed as error:
-            if {fault["code"] for fault in _faults(error)} != {DUPLICATE_KEY}:
+            if {fault["code"] for fault in _write_errors(error)} != {DUPLICATE_KEY}:
                 raise
             return False
         return done.matched_count + done.upserted_count + done.deleted_count == len(changes)
 
-    async def erase(
+    async def erase_write_only(
         self, thing_id: int, readable: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> bool:
-        """Remove the values that `readable` omits; return whether there were any."""
+        """Remove the values that `readable(values)` omits; return whether there were any."""
         erased = False
         while True:
             found = False
@@ -359,7 +365,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         self, thing_ids: Collection[int], session: Session | None = None
     ) -> None:
         """Delete the values of deleted things."""
-        await self._latest.delete_many(ids_in(thing_ids), session=session)
+        await self._latest.delete_many(ids_condition(thing_ids), session=session)
         if thing_ids:
             await self._parts.delete_many(parts_condition(thing_ids), session=session)
 
@@ -368,7 +374,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         await self.delete_values([thing_id], session)
 
 
-def _faults(error: BulkFailed) -> list[dict[str, Any]]:
+def _write_errors(error: BulkFailed) -> list[dict[str, Any]]:
     """Return the failed writes; raise `error` if it names none."""
     faults: list[dict[str, Any]] = (error.details or {}).get("writeErrors", [])
     if not faults:

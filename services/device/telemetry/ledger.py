@@ -32,20 +32,20 @@ from libs.common.errors import Unavailable
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Mongo, Session
 from libs.common.store_metrics import StreamContent, read_stream
-from services.device.telemetry.uplink import PARTITION_BITS, Uplink, global_sequence
+from services.device.telemetry.uplink import SEQUENCE_BITS, Uplink, global_sequence
 
 log = logging.getLogger(__name__)
 
-PAST_PAGE = "past"
-"""The page of totals, to which pages of ended processes are added."""
-PAGE_AGE = timedelta(days=1)
-"""Age after which a page is added to `PAST_PAGE`; a process that uses it again begins at 0."""
-MERGED_PAGES = 500
-"""Pages that are merged in one transaction."""
+TOTALS_PAGE_ID = "past"
+"""Id of the page to which the counts of old pages are added."""
+MIN_MERGED_PAGE_AGE = timedelta(days=1)
+"""Age from which a page is merged; a process that still uses it begins again at 0."""
+PAGES_PER_MERGE = 500
+"""Maximum pages that are merged in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class LedgerTotals:
     """Counts since installation."""
 
     stored: int
@@ -53,14 +53,14 @@ class Totals:
 
 
 class Ledger:
-    """The counts of one process, and the totals of all."""
+    """Counts stored and rejected uplinks of this process; reads the totals of all processes."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
         self._ledger = mongo.database["ledger"]
         self._free: list[str] = []
         self.waiting: Sequence[range] = [range(2**63 - 1)]
-        """Sequences that may still be delivered, by partition; counts of others are forgotten."""
+        """Sequences that may still be delivered, by partition. Pages forget other sequences."""
         self.writes = 0
         """Transactions of this process that counted messages."""
 
@@ -81,7 +81,7 @@ class Ledger:
             if not await write(session):
                 return False
             if stored or rejected:
-                changes = [{"$set": self._count_changes(stored, rejected)}]
+                changes = [{"$set": self._build_count_fields(stored, rejected)}]
                 await self._mongo.direct["ledger"].update_one(
                     {"_id": page}, changes, upsert=True, session=session
                 )
@@ -93,7 +93,7 @@ class Ledger:
             self._free.append(page)
             self.writes += 1
 
-    def _count_changes(
+    def _build_count_fields(
         self, stored: Collection[Uplink], rejected: Collection[Uplink]
     ) -> dict[str, Any]:
         """Return the fields of a page with more counted uplinks, as expressions of an update."""
@@ -111,7 +111,7 @@ class Ledger:
             "seen": {"$concatArrays": [kept_sequences, [_pack_sequences([*stored, *rejected])]]},
         }
 
-    async def find_counted(self, uplinks: Sequence[Uplink]) -> set[int]:
+    async def find_counted_sequences(self, uplinks: Sequence[Uplink]) -> set[int]:
         """Return the sequences of the uplinks that were counted."""
         if not uplinks:
             return set()
@@ -129,13 +129,13 @@ class Ledger:
         return sequences
 
     async def merge_old_pages(self) -> None:
-        """Add pages that no process writes any more to the page `PAST_PAGE`.
+        """Add old pages to the page `TOTALS_PAGE_ID` and delete them.
 
         Pages whose messages may be delivered again are kept.
         """
         old = {
-            "_id": {"$ne": PAST_PAGE},
-            "at": {"$not": {"$gt": datetime.now(UTC) - PAGE_AGE}},
+            "_id": {"$ne": TOTALS_PAGE_ID},
+            "at": {"$not": {"$gt": datetime.now(UTC) - MIN_MERGED_PAGE_AGE}},
             "$nor": [
                 {"seen": {"$elemMatch": {"last": {"$gte": state.start, "$lt": state.stop}}}}
                 for state in self.waiting
@@ -143,21 +143,21 @@ class Ledger:
         }
 
         async def merge_pages(session: Session) -> int:
-            cursor = self._ledger.find(old, limit=MERGED_PAGES, session=session)
+            cursor = self._ledger.find(old, limit=PAGES_PER_MERGE, session=session)
             pages: list[dict[str, Any]] = await cursor.to_list(None)
             if pages:
                 merged = {"_id": {"$in": [page["_id"] for page in pages]}}
                 await self._ledger.delete_many(merged, session=session)
                 sums = {name: sum(page[name] for page in pages) for name in ("stored", "rejected")}
                 await self._ledger.update_one(
-                    {"_id": PAST_PAGE}, {"$inc": sums}, upsert=True, session=session
+                    {"_id": TOTALS_PAGE_ID}, {"$inc": sums}, upsert=True, session=session
                 )
             return len(pages)
 
-        while await self._mongo.transaction(merge_pages) == MERGED_PAGES:
+        while await self._mongo.transaction(merge_pages) == PAGES_PER_MERGE:
             pass
 
-    async def totals(self) -> Totals:
+    async def totals(self) -> LedgerTotals:
         """Return the totals of all processes, including ended ones."""
         pipeline = [
             {
@@ -169,12 +169,12 @@ class Ledger:
             }
         ]
         for row in await (await self._ledger.aggregate(pipeline)).to_list(1):
-            return Totals(row["stored"], row["rejected"])
-        return Totals(0, 0)
+            return LedgerTotals(row["stored"], row["rejected"])
+        return LedgerTotals(0, 0)
 
 
 def _pack_sequences(uplinks: Sequence[Uplink]) -> dict[str, Any]:
-    """Return sequences in compact form: the compressed distances between them."""
+    """Return the sequences and times of uplinks in compact form, for `_unpack_sequences`."""
     numbers = sorted({uplink.sequence for uplink in uplinks})
     steps = array("Q", (after - before for before, after in pairwise(numbers)))
     times = [uplink.received for uplink in uplinks]
@@ -201,7 +201,7 @@ STUCK_SECONDS = 30.0
 
 @dataclass
 class UplinkCounts:
-    """Counts of messages at one time."""
+    """Counts of messages since installation, and the messages that wait now."""
 
     accepted: int = 0
     stored: int = 0
@@ -270,7 +270,7 @@ class UplinkMetrics:
             return
         states = await _read_states(self._bus, self._streams)
         if states != self._states or self._last.waiting:
-            self._record(await _count(states, self._ledger))
+            self._record(await _count_uplinks(states, self._ledger))
         else:
             self._record(self._last)
         self._states, self._writes = states, writes
@@ -301,16 +301,16 @@ class UplinkMetrics:
 
 async def read_uplink_counts(bus: Bus, streams: Sequence[str], ledger: Ledger) -> UplinkCounts:
     """Read the streams, then the ledger."""
-    return await _count(await _read_states(bus, streams), ledger)
+    return await _count_uplinks(await _read_states(bus, streams), ledger)
 
 
 async def _read_states(bus: Bus, streams: Sequence[str]) -> dict[str, StreamContent]:
     return {name: (await read_stream(bus, name)).state for name in streams}
 
 
-async def _count(states: dict[str, StreamContent], ledger: Ledger) -> UplinkCounts:
+async def _count_uplinks(states: dict[str, StreamContent], ledger: Ledger) -> UplinkCounts:
     ledger.waiting = [
-        range(global_sequence(name, state.first_seq), global_sequence(name, 2**PARTITION_BITS - 1))
+        range(global_sequence(name, state.first_seq), global_sequence(name, 2**SEQUENCE_BITS - 1))
         for name, state in states.items()
     ]
     totals = await ledger.totals()

@@ -14,18 +14,18 @@ from libs.common.store.mongo import Collection, Database, Document, key_range
 from services.device.things.device_store import sample_device_ids
 
 DAY_MS = 86_400_000
-SPAN_MS = 7 * DAY_MS
-PREFIX = "history_"
-KEY = struct.Struct(">QQQ")
+PARTITION_MS = 7 * DAY_MS
+COLLECTION_PREFIX = "history_"
+KEY_FORMAT = struct.Struct(">QQQ")
 MAX_KEY_PART = 2**64 - 1
 """The largest time or sequence in a key."""
-SAMPLE_SIZE = 1000
-"""Devices whose ids determine the ranges of shards."""
+SAMPLED_DEVICES = 1000
+"""Maximum devices whose ids determine the ranges of shards of a new partition."""
 
 
 def history_key(device_id: int, ts: int, sequence: int) -> bytes:
     """Return the key of a report in history (24 bytes)."""
-    return KEY.pack(device_id, ts, sequence)
+    return KEY_FORMAT.pack(device_id, ts, sequence)
 
 
 def keys_between(device_id: int, first: int = 0, last: int = MAX_KEY_PART) -> dict[str, bytes]:
@@ -36,16 +36,16 @@ def keys_between(device_id: int, first: int = 0, last: int = MAX_KEY_PART) -> di
     }
 
 
-def partition_at(ts: int) -> int:
+def partition_number(ts: int) -> int:
     """Return the number of the partition that holds `ts` (ms): weeks since 1970."""
-    return ts // SPAN_MS
+    return ts // PARTITION_MS
 
 
 @cache
 def collection_name(partition: int) -> str:
     """Return `history_` and the first day of the partition."""
-    first = from_ms(partition * SPAN_MS)
-    return f"{PREFIX}{first:%Y%m%d}"
+    first = from_ms(partition * PARTITION_MS)
+    return f"{COLLECTION_PREFIX}{first:%Y%m%d}"
 
 
 class Partitions:
@@ -68,14 +68,14 @@ class Partitions:
 
     async def _sample_keys(self) -> list[bytes]:
         """Return the first keys of a sample of the devices, in order."""
-        devices = await sample_device_ids(self._database, SAMPLE_SIZE)
+        devices = await sample_device_ids(self._database, SAMPLED_DEVICES)
         return sorted(history_key(device, 0, 0) for device in devices)
 
     async def find_properties(self, keys: Iterable[bytes]) -> dict[bytes, Document]:
         """Return the properties of stored reports by history key; unknown keys are missing."""
         weeks: dict[int, list[bytes]] = {}
         for key in keys:
-            weeks.setdefault(partition_at(KEY.unpack(key)[1]), []).append(key)
+            weeks.setdefault(partition_number(KEY_FORMAT.unpack(key)[1]), []).append(key)
         properties: dict[bytes, Document] = {}
         for week, week_keys in weeks.items():
             rows = self.collection(week).find(
@@ -84,14 +84,16 @@ class Partitions:
             properties |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
         return properties
 
-    async def find_times(self, device_id: int, first: int, last: int, limit: int) -> set[int]:
-        """Return at most `limit` times (ms) of a device's reports from `first` to `last`."""
+    async def find_report_times(
+        self, device_id: int, first: int, last: int, limit: int
+    ) -> set[int]:
+        """Return times (ms) of a device's reports from `first` to `last`, `limit` per partition."""
         report_times: set[int] = set()
         keys = keys_between(device_id, first, last)
-        for week in range(partition_at(first), partition_at(last) + 1):
+        for week in range(partition_number(first), partition_number(last) + 1):
             rows = self.collection(week).find({"_id": keys}, {"_id": 1}, sort=[("_id", 1)])
             async for row in rows.limit(limit):
-                report_times.add(KEY.unpack(row["_id"])[1])
+                report_times.add(KEY_FORMAT.unpack(row["_id"])[1])
         return report_times
 
     async def collections(self) -> list[Collection]:
@@ -101,7 +103,7 @@ class Partitions:
 
     async def drop_before(self, oldest: int) -> list[str]:
         """Drop every partition that ends before `oldest` (ms); return their names."""
-        last_kept = collection_name(partition_at(oldest))
+        last_kept = collection_name(partition_number(oldest))
         old = [found for found in await self.collections() if found.name < last_kept]
         for collection in old:
             await collection.drop()

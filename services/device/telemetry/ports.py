@@ -24,11 +24,11 @@ class FrameDecoder(Protocol):
         """
 
     @abstractmethod
-    async def remove_stored(self, batch: Batch) -> None:
-        """Count the frames of a batch that are stored already as duplicates."""
+    async def mark_stored_as_duplicates(self, batch: Batch) -> None:
+        """Move the frames of a batch that are stored already to its duplicates."""
 
     @abstractmethod
-    def document(self, frame: KeptFrame) -> tuple[str, Document]:
+    def build_document(self, frame: KeptFrame) -> tuple[str, Document]:
         """Return the collection and the document in which a frame is stored."""
 
 
@@ -39,7 +39,7 @@ class CommandCloser(Protocol):
     async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
         """Close the commands that replies answer, in order.
 
-        The reasons of rejected replies, confirmed properties and events join the batch.
+        Add rejected replies, confirmed properties and events to the batch.
         """
 
     @abstractmethod
@@ -51,7 +51,7 @@ class AlarmTrigger(Protocol):
     """Finds the alarms that values may open or close."""
 
     @abstractmethod
-    async def prepare(self) -> None:
+    async def refresh_rules(self) -> None:
         """Read changed rules while a batch is stored; raise `StoreError`."""
 
     @abstractmethod
@@ -66,5 +66,5 @@ class ReconnectListener(Protocol):
     """Resumes deliveries to devices that have connected."""
 
     @abstractmethod
-    async def wake(self, thing_ids: Sequence[int], at: datetime) -> None:
+    async def resume_deliveries(self, thing_ids: Sequence[int], at: datetime) -> None:
         """Send the commands that wait for these devices, at `at` or later."""

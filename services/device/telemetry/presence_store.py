@@ -33,9 +33,9 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import PresentDevice, Thing, event_profile
 from services.device.things.product_store import ProductStore
 
-TRANSACTION_SIZE = 500
-"""Connections or devices in one transaction."""
-MAX_CONNECTIONS = 2_000
+MAX_CHANGES = 500
+"""Maximum connections or devices that one transaction changes."""
+MAX_USER_CONNECTIONS = 2_000
 """Maximum connections of one user in one query."""
 _LAST_CID = 2**63 - 1
 
@@ -52,14 +52,14 @@ class PresenceStore:
 
     async def connections(self, user: str) -> list[Connection]:
         """Return the known connections of a user (upper case)."""
-        cursor = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_CONNECTIONS)
+        cursor = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_USER_CONNECTIONS)
         return [_connection(row) async for row in cursor]
 
     async def list_known(self, server: str, after: int, until: int | None) -> list[ConnectedUser]:
-        """Return up to `TRANSACTION_SIZE` connections of a server with `after` < cid <= `until`."""
+        """Return up to `MAX_CHANGES` connections of a server with `after` < cid <= `until`."""
         last = _LAST_CID if until is None else until
-        between = {"$gt": _id(Connection(server, after)), "$lte": _id(Connection(server, last))}
-        cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(TRANSACTION_SIZE)
+        between = {"$gt": _key(Connection(server, after)), "$lte": _key(Connection(server, last))}
+        cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(MAX_CHANGES)
         return [ConnectedUser(_connection(row), row["user"]) async for row in cursor]
 
     async def servers(self) -> set[str]:
@@ -67,16 +67,17 @@ class PresenceStore:
         servers: set[str] = set()
         above = Connection("", 0)
         while True:
-            row = await self._connections.find_one({"_id": {"$gt": _id(above)}}, sort=[("_id", 1)])
+            query = {"_id": {"$gt": _key(above)}}
+            row = await self._connections.find_one(query, sort=[("_id", 1)])
             if row is None:
                 return servers
             servers.add(row["_id"]["server"])
             above = Connection(row["_id"]["server"], _LAST_CID)
 
-    async def change(
+    async def apply_changes(
         self, opened: Iterable[ConnectedUser], ended: Iterable[ConnectedUser]
     ) -> list[int]:
-        """Apply up to `TRANSACTION_SIZE` opened and ended connections; return opened devices.
+        """Apply up to `MAX_CHANGES` opened and ended connections; return opened devices.
 
         Known changes have no effect.
         """
@@ -85,7 +86,7 @@ class PresenceStore:
 
         async def write_connections(session: Session) -> tuple[list[int], list[dict[str, Any]]]:
             await self._lock(session)
-            await self._write(opened_by_id, ended_by_id, session)
+            await self._write_connections(opened_by_id, ended_by_id, session)
             new = {user.name for user in opened_by_id.values() if user.is_device}
             ended_users = {user.name for user in ended_by_id.values() if user.is_device}
             connected = await self._filter_connected(new | ended_users, session)
@@ -98,14 +99,14 @@ class PresenceStore:
         await self._outbox.publish_stored(written)
         return ids
 
-    async def is_silence_due(self, seconds: float) -> bool:
-        """Return whether the HTTP lifetime of a device ends within `seconds`."""
+    async def has_lifetime_ending_within(self, seconds: float) -> bool:
+        """Return whether the HTTP lifetime of any device ends within `seconds`."""
         return await self._devices.has_expired_lifetime(
             datetime.now(UTC) + timedelta(seconds=seconds)
         )
 
-    async def sweep_http(self) -> int:
-        """Update up to `TRANSACTION_SIZE` devices whose HTTP lifetime ended; return their number.
+    async def expire_http_lifetimes(self) -> int:
+        """Update up to `MAX_CHANGES` devices whose HTTP lifetime ended; return their number.
 
         They become OFFLINE unless they are connected.
         """
@@ -115,7 +116,7 @@ class PresenceStore:
 
         async def update_silent(session: Session) -> tuple[int, list[dict[str, Any]]]:
             await self._lock(session)
-            devices = await self._devices.pop_expired_lifetimes(now, TRANSACTION_SIZE, session)
+            devices = await self._devices.pop_expired_lifetimes(now, MAX_CHANGES, session)
             connected = await self._filter_connected({device.sn_key for device in devices}, session)
             return len(devices), await self._update_states(devices, connected, session)
 
@@ -124,7 +125,7 @@ class PresenceStore:
         return number
 
     async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
-        """Record a report over HTTP, ONLINE for `life`; raise for a locked record."""
+        """Record a report over HTTP: ONLINE for `life`. Raises `StoreError` for a locked record."""
         if await self._devices.record_contact(device_id, at, life) not in (None, "ONLINE"):
             await self._set_online([device_id], at, life)
 
@@ -132,8 +133,8 @@ class PresenceStore:
         """Record reports of several devices over HTTP, with one write for ONLINE devices."""
         online = await self._devices.record_contacts(ids, at, life)
         others = [device_id for device_id in ids if device_id not in online]
-        for first in range(0, len(others), TRANSACTION_SIZE):
-            await self._set_online(others[first : first + TRANSACTION_SIZE], at, life)
+        for first in range(0, len(others), MAX_CHANGES):
+            await self._set_online(others[first : first + MAX_CHANGES], at, life)
 
     async def _set_online(self, ids: Sequence[int], at: datetime, life: timedelta) -> None:
         """Make devices ONLINE that sent a report over HTTP."""
@@ -147,31 +148,31 @@ class PresenceStore:
         await self._outbox.publish_stored(await self._mongo.transaction(update_devices))
 
     async def _lock(self, session: Session) -> None:
-        """Change a document, so that transactions of two replicas that both lead conflict."""
+        """Change a lock document: of two replicas that both lead, one transaction must wait."""
         await self._turn.update_one(
             {"_id": "presence"}, {"$inc": {"taken": 1}}, upsert=True, session=session
         )
 
-    async def _write(
+    async def _write_connections(
         self,
         opened: dict[Connection, ConnectedUser],
         ended: dict[Connection, ConnectedUser],
         session: Session,
     ) -> None:
-        ids = [_id(connection) for connection in opened]
+        ids = [_key(connection) for connection in opened]
         known_users = {
             _connection(row)
             async for row in self._connections.find({"_id": {"$in": ids}}, session=session)
         }
         rows = [
-            {"_id": _id(connection), "user": user.name}
+            {"_id": _key(connection), "user": user.name}
             for connection, user in opened.items()
             if connection not in known_users
         ]
         if rows:
             await self._connections.insert_many(rows, session=session)
         if ended:
-            query = {"_id": {"$in": [_id(connection) for connection in ended]}}
+            query = {"_id": {"$in": [_key(connection) for connection in ended]}}
             await self._connections.delete_many(query, session=session)
 
     async def _filter_connected(self, users: Collection[str], session: Session) -> set[str]:
@@ -193,20 +194,20 @@ class PresenceStore:
             if on != was:
                 (online if on else offline).append(device)
         entries = [
-            *await self._set(online, "ONLINE", session),
-            *await self._set(offline, "OFFLINE", session),
+            *await self._set_status(online, "ONLINE", session),
+            *await self._set_status(offline, "OFFLINE", session),
         ]
         return await self._outbox.add(entries, session)
 
-    async def _set(
+    async def _set_status(
         self, devices: Collection[PresentDevice], status: str, session: Session
     ) -> list[OutboxEntry]:
         if devices:
             await self._devices.set_status([device.id for device in devices], status, session)
-        return [_entry(device, status) for device in devices]
+        return [_status_event(device, status) for device in devices]
 
 
-def _id(connection: Connection) -> dict[str, Any]:
+def _key(connection: Connection) -> dict[str, Any]:
     """Return the stored form, which sorts by server, then by number."""
     return {"server": connection.server, "cid": connection.cid}
 
@@ -215,7 +216,7 @@ def _connection(row: dict[str, Any]) -> Connection:
     return Connection(row["_id"]["server"], row["_id"]["cid"])
 
 
-def _entry(device: PresentDevice, status: str) -> OutboxEntry:
+def _status_event(device: PresentDevice, status: str) -> OutboxEntry:
     body = DeviceConnection(
         event_id=uuid4().hex,
         created_at=now_ms(),
@@ -232,7 +233,7 @@ CONCURRENT_CLOSES = 64
 
 
 def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccount) -> None:
-    """Offer the operations on connections."""
+    """Offer the RPC operations that find and close connections."""
 
     async def find(request: FindConnections) -> Connections:
         connections = set(await store.connections(request.user.upper()))
@@ -274,7 +275,7 @@ class OfflineTimeouts:
         )
 
     async def find_lifetime(self, thing: Thing) -> float | None:
-        """Return the product's timeout in s, None without one; raise `StoreError`."""
+        """Return the product's offline timeout in s, None without one; raise `StoreError`."""
         key, now = (thing.tenant, thing.model), time.monotonic()
         cached = self._of.get(key)
         if cached is None or cached[0] + TIMEOUT_CACHE_SECONDS <= now:
@@ -284,14 +285,14 @@ class OfflineTimeouts:
         return cached[1]
 
 
-LONGEST_PAUSE = 30.0
-"""Seconds between two records of one device."""
-MAX_WAIT = 1.0
+MAX_RECORD_INTERVAL = 30.0
+"""Maximum seconds between two recorded contacts of one device that sends reports."""
+MAX_RECORD_WAIT = 1.0
 """Maximum seconds that a report waits until the contact is recorded."""
 RETRY_DELAY = 1.0
 """Seconds until a failed record is tried again."""
 CACHE_SIZE = 50_000
-"""Devices whose last record is cached; others are recorded with their next report."""
+"""Devices whose last recorded contact is cached; others are recorded with their next report."""
 CONCURRENT_WRITES = 32
 """Maximum concurrent writes; one tenant may use half."""
 
@@ -315,7 +316,7 @@ class HttpPresence:
         self._life = life
         self._timeouts = timeouts
         self._quiet: LruCache[int, float] = LruCache(CACHE_SIZE)
-        """Until when (monotonic) a device need not be recorded again."""
+        """Monotonic time until which a contact of a device need not be recorded, by device."""
         self._contacts: dict[int, _Contact] = {}
         """The last contacts that are not recorded yet."""
         self._together: set[int] = set()
@@ -324,13 +325,13 @@ class HttpPresence:
         self._scheduler = FairScheduler("presence over HTTP", CONCURRENT_WRITES, items=CACHE_SIZE)
 
     async def record_contact(self, thing: Thing) -> None:
-        """Record that a device sent something; return when stored, or after `MAX_WAIT`."""
+        """Record that a device sent something; return when stored, or after `MAX_RECORD_WAIT`."""
         if not self.is_recorded(thing):
             moment = time.monotonic()
             self._contacts[thing.id] = _Contact(moment, datetime.now(UTC))
             task = self._tasks.start(thing.id, partial(self._record, thing))
             if task is not None:
-                await asyncio.wait([task], timeout=MAX_WAIT)
+                await asyncio.wait([task], timeout=MAX_RECORD_WAIT)
 
     async def record_contacts(self, things: Iterable[Thing]) -> None:
         """Record that several devices sent something."""
@@ -345,7 +346,7 @@ class HttpPresence:
             record = partial(self._record_together, tenant, by_id)
             begun.append(self._tasks.start(object(), record))
         if tasks := [task for task in begun if task is not None]:
-            await asyncio.wait(tasks, timeout=MAX_WAIT)
+            await asyncio.wait(tasks, timeout=MAX_RECORD_WAIT)
 
     async def _record_together(self, tenant: str, things: Mapping[int, Thing]) -> None:
         """Record devices of a tenant together; one by one if that fails."""
@@ -358,7 +359,7 @@ class HttpPresence:
                 async with self._scheduler.slot(tenant):
                     await self._store.record_contacts(ids, contact.at, timedelta(seconds=life))
                 for key in ids:
-                    self._keep_quiet(key, contact, life)
+                    self._mark_recorded(key, contact, life)
         except (StoreError, LaneFull) as error:
             log.warning(
                 "contacts of %d devices could not be recorded together: %r", len(things), error
@@ -369,8 +370,8 @@ class HttpPresence:
         finally:
             self._together -= things.keys()
 
-    def _keep_quiet(self, key: int, contact: _Contact, life: float) -> None:
-        self._quiet.put(key, contact.moment + min(LONGEST_PAUSE, life / 4))
+    def _mark_recorded(self, key: int, contact: _Contact, life: float) -> None:
+        self._quiet.put(key, contact.moment + min(MAX_RECORD_INTERVAL, life / 4))
 
     def is_recorded(self, thing: Thing) -> bool:
         """Return whether a contact was recorded recently enough."""
@@ -393,7 +394,7 @@ class HttpPresence:
                 log.warning("a contact of device %d is not recorded yet: %r", thing.id, error)
                 await asyncio.sleep(RETRY_DELAY)
             else:
-                self._keep_quiet(thing.id, contact, life)
+                self._mark_recorded(thing.id, contact, life)
                 if self._contacts[thing.id] is contact:
                     break
         del self._contacts[thing.id]

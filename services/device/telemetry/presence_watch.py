@@ -28,7 +28,7 @@ from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import IDLE_PERIOD
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.ports import ReconnectListener
-from services.device.telemetry.presence_store import TRANSACTION_SIZE, PresenceStore
+from services.device.telemetry.presence_store import MAX_CHANGES, PresenceStore
 from services.device.telemetry.system_account import (
     ROWS_PER_ANSWER,
     ConnectedUser,
@@ -83,20 +83,20 @@ class ConnectionScan:
         return ConnectionPage(after, None if self.ended else self._seen, users)
 
 
-ROUND_SECONDS = 5.0
+SCAN_INTERVAL_SECONDS = 5.0
 """Seconds between two scans of all servers."""
-MAX_LOAD = 0.05
+MAX_SCAN_LOAD = 0.05
 """Share of a server's time that scans may use, unless events were lost."""
 RETRY_DELAY = 1.0
 """Seconds until a failed step is tried again, and between two checks of HTTP lifetimes."""
-MAX_SILENCE = 10.0
-"""Seconds without an answer after which a server's connections have ended."""
+MAX_SERVER_SILENCE = 10.0
+"""Seconds without an answer of a server after which its connections count as ended."""
 MAX_WAITING_EVENTS = 20_000
 """Events that wait to be written; further events are dropped, and a scan finds the changes."""
 CONCURRENT_CHECKS = 32
-"""Connections that are checked concurrently."""
-SUBSCRIBES_WITHIN = timedelta(milliseconds=400)
-"""Time for a device that just connected to subscribe, before commands are sent."""
+"""Maximum connections that are checked concurrently."""
+SUBSCRIBE_DELAY = timedelta(milliseconds=400)
+"""Delay of commands after a device connects, in which it subscribes to them."""
 
 
 class PresenceWatch:
@@ -141,7 +141,12 @@ class PresenceWatch:
             for account in ACCOUNTS
             for event in ("CONNECT", "DISCONNECT")
         ]
-        jobs = (self._write_events, self._scan_all, self._sweep_http, self._notice_reconnects)
+        jobs = (
+            self._write_events,
+            self._scan_all,
+            self._expire_http_lifetimes,
+            self._notice_reconnects,
+        )
         tasks = [asyncio.ensure_future(self._repeat(job)) for job in jobs]
         try:
             await asyncio.gather(*tasks)
@@ -173,7 +178,7 @@ class PresenceWatch:
             self._lost.set()
 
     async def _repeat(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Run a step forever; scan again after a failure."""
+        """Repeat a step forever; after a failure, pause and request a fast scan."""
         while True:
             try:
                 await step()
@@ -183,16 +188,14 @@ class PresenceWatch:
                 await asyncio.sleep(RETRY_DELAY)
 
     async def _write_events(self) -> None:
-        """Write queued events."""
+        """Wait for queued events, and write at most `MAX_CHANGES` of them."""
         await self._received.wait()
-        changes = [
-            self._changes.popleft() for _ in range(min(TRANSACTION_SIZE, len(self._changes)))
-        ]
+        changes = [self._changes.popleft() for _ in range(min(MAX_CHANGES, len(self._changes)))]
         if not self._changes:
             self._received.clear()
         last = {user.connection: change for change in changes if (user := change.user)}
         users = [(change.is_opened, user) for change in last.values() if (user := change.user)]
-        await self._write(
+        await self._write_changes(
             [user for opened, user in users if opened],
             [user for opened, user in users if not opened],
         )
@@ -204,8 +207,8 @@ class PresenceWatch:
         answering = await self._account.servers()
         for server in answering:
             await self._scan(server, hurried=hurried)
-        await self._end_servers(await self._store.servers() - answering)
-        await wait_for_event(self._lost, seconds_to_tick(ROUND_SECONDS))
+        await self._end_silent_servers(await self._store.servers() - answering)
+        await wait_for_event(self._lost, seconds_to_tick(SCAN_INTERVAL_SECONDS))
 
     async def _scan(self, server: str, *, hurried: bool) -> None:
         scan = ConnectionScan(self._account, server)
@@ -213,12 +216,12 @@ class PresenceWatch:
             began = time.monotonic()
             page = await scan.next()
             took = time.monotonic() - began
-            await self._compare(server, page)
-            await self._close_greedy(page.users)
+            await self._reconcile(server, page)
+            await self._close_oversubscribed(page.users)
             if not (hurried or scan.ended):
-                await wait_for_event(self._lost, took / MAX_LOAD)
+                await wait_for_event(self._lost, took / MAX_SCAN_LOAD)
 
-    async def _compare(self, server: str, page: ConnectionPage) -> None:
+    async def _reconcile(self, server: str, page: ConnectionPage) -> None:
         """Add connections that a page has; end those that it lacks if they are closed."""
         page_connections = {user.connection for user in page.users}
         known_connections: set[Connection] = set()
@@ -227,40 +230,42 @@ class PresenceWatch:
             rows = await self._store.list_known(server, after, page.until)
             known_connections.update(row.connection for row in rows)
             missing = [row for row in rows if row.connection not in page_connections]
-            await self._write((), await filter_closed(self._account, missing, CONCURRENT_CHECKS))
-            more = len(rows) == TRANSACTION_SIZE
+            await self._write_changes(
+                (), await filter_closed(self._account, missing, CONCURRENT_CHECKS)
+            )
+            more = len(rows) == MAX_CHANGES
             after = rows[-1].connection.cid if rows else after
             known_connections &= page_connections
-        await self._write(
+        await self._write_changes(
             [user for user in page.users if user.connection not in known_connections], ()
         )
 
-    async def _close_greedy(self, users: Iterable[ConnectedUser]) -> None:
+    async def _close_oversubscribed(self, users: Iterable[ConnectedUser]) -> None:
         """Close connections with too many MQTT subscriptions, which use server memory."""
         for user in users:
             if user.subscriptions > MQTT_SUBSCRIPTIONS:
                 log.warning("%s is closed: it has %d subscriptions", user.name, user.subscriptions)
                 await self._account.close(user.connection)
 
-    async def _end_servers(self, silent: set[str]) -> None:
-        """End the connections of servers that have not answered for `MAX_SILENCE`."""
+    async def _end_silent_servers(self, silent: set[str]) -> None:
+        """End the connections of servers that have not answered for `MAX_SERVER_SILENCE`."""
         moment = time.monotonic()
         self._missing = {server: self._missing.get(server, moment) for server in silent}
         for server, since in list(self._missing.items()):
-            while since + MAX_SILENCE <= moment:
+            while since + MAX_SERVER_SILENCE <= moment:
                 rows = await self._store.list_known(server, 0, None)
                 if not rows:
                     break
-                await self._write((), rows)
+                await self._write_changes((), rows)
 
-    async def _sweep_http(self) -> None:
+    async def _expire_http_lifetimes(self) -> None:
         """Make devices OFFLINE whose HTTP lifetime ended; rest if none ends soon."""
-        if not await self._store.is_silence_due(self._rest):
+        if not await self._store.has_lifetime_ending_within(self._rest):
             await asyncio.sleep(self._rest)
             return
         async with self._writing:
-            number = await self._store.sweep_http()
-        if number < TRANSACTION_SIZE:
+            number = await self._store.expire_http_lifetimes()
+        if number < MAX_CHANGES:
             await asyncio.sleep(RETRY_DELAY)
 
     async def _notice_reconnects(self) -> None:
@@ -271,14 +276,14 @@ class PresenceWatch:
             self._system_reconnects = reconnects
             self._lost.set()
 
-    async def _write(
+    async def _write_changes(
         self, opened: Sequence[ConnectedUser], closed: Iterable[ConnectedUser]
     ) -> None:
         over = list(closed)
-        for first in range(0, max(len(opened), len(over)), TRANSACTION_SIZE):
-            part = slice(first, first + TRANSACTION_SIZE)
+        for first in range(0, max(len(opened), len(over)), MAX_CHANGES):
+            part = slice(first, first + MAX_CHANGES)
             async with self._writing:
                 new = [user for user in opened[part] if user.connection not in self._ended]
-                ids = await self._store.change(new, over[part])
+                ids = await self._store.apply_changes(new, over[part])
             if ids:
-                await self._reconnects.wake(ids, datetime.now(UTC) + SUBSCRIBES_WITHIN)
+                await self._reconnects.resume_deliveries(ids, datetime.now(UTC) + SUBSCRIBE_DELAY)

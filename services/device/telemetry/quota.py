@@ -28,22 +28,22 @@ from services.device.things.model import Thing
 
 log = logging.getLogger(__name__)
 
-ALLOWANCE_SECONDS = 1.0
+EXTRA_BURST_SECONDS = 1.0
 """Seconds of the rate that are allowed in addition to those of HTTP ingest and the relay, so that
 messages that these have admitted are not rejected here."""
 
 
-class Quota:
-    """Finds the messages of a batch that exceed limits."""
+class MessageQuota:
+    """Finds the messages of a batch that exceed limits, and blocks their devices."""
 
     def __init__(self, limits: LimitsCache, rpc: RpcClient) -> None:
-        self._meter = MessageMeter(limits, BURST_SECONDS + ALLOWANCE_SECONDS)
+        self._meter = MessageMeter(limits, BURST_SECONDS + EXTRA_BURST_SECONDS)
         self._floods = FloodGuard(rpc)
 
-    def find_excess(
+    def find_excess_and_block(
         self, uplinks: Iterable[Uplink], things: Mapping[str, Thing]
     ) -> dict[int, Excess]:
-        """Return the messages to reject, by sequence; disconnect their devices."""
+        """Return the exceeded limits by sequence of the message; disconnect the devices."""
         by_sn: dict[str, list[Uplink]] = defaultdict(list)
         for uplink in uplinks:
             if uplink.delivered == 1:
@@ -80,8 +80,8 @@ CACHE_SIZE = 100_000
 """Devices whose tenants are cached."""
 
 
-class SlowCodecs:
-    """Separates messages of tenants with slow codecs, and processes them."""
+class SlowCodecQueue:
+    """Queues messages of tenants with slow codecs, and processes them per tenant."""
 
     def __init__(self, bus: Bus, handle: Callable[[list[Msg]], Awaitable[bool]]) -> None:
         """`handle` processes a batch of one tenant; if it returns False, the batch is retried."""
@@ -105,7 +105,7 @@ class SlowCodecs:
         finally:
             await self._messages.finish(SHUTDOWN_SECONDS)
 
-    async def separate(
+    async def queue_slow(
         self,
         uplinks: Sequence[Uplink],
         things: Mapping[str, Thing],
@@ -114,7 +114,7 @@ class SlowCodecs:
     ) -> list[Uplink]:
         """Queue messages of slow tenants and of `late` ones; return the others.
 
-        Messages in `refused` are returned too.
+        Messages in `rejected`, by sequence, are returned too.
         """
         immediate, waiting = list[Uplink](), list[Msg]()
         for uplink in uplinks:

@@ -1,4 +1,4 @@
-"""Refused messages of a device in the management API.
+"""Rejected messages of a device in the management API.
 
 Messages that are rejected as a whole are in `DEAD`; events report those that are stored in part. A
 page of `/device/{device_id}/refusals` contains both, and its key holds the position in each stream.
@@ -27,16 +27,16 @@ from services.device.telemetry.history import post_search
 from services.device.things.directory import GrantedDevices
 from services.device.things.model import Device
 
-LARGEST_PAGE = 100
-Key = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}-[0-9]{1,19}$")]
+MAX_PAGE_SIZE = 100
+RejectedPageKey = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}-[0-9]{1,19}$")]
 """Position of the next page, as in the previous answer."""
 
 
 class FindRejectedMessages(msgspec.Struct, kw_only=True):
     """Body of `POST /device/{device_id}/refusals/search`."""
 
-    page_size: Annotated[int, msgspec.Meta(ge=1, le=LARGEST_PAGE)] = 20
-    next_key: Key | None = None
+    page_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_SIZE)] = 20
+    next_key: RejectedPageKey | None = None
     reason: Annotated[str, msgspec.Meta(max_length=200)] | None = None
     """A part of the reason, in any case, or of the path of a rejected value."""
 
@@ -69,8 +69,8 @@ class RejectedMessagePage(ResponseModel, kw_only=True):
     """Present if there may be older ones. With a `reason`, `content` may be empty nevertheless."""
 
 
-SEARCHED_MESSAGES = 200
-"""Messages of each stream that one request reads to find a reason."""
+MAX_SEARCHED_MESSAGES = 200
+"""Maximum messages of each stream that one request reads to find a reason."""
 
 _decode_dead = msgspec.json.Decoder(Dead).decode
 _decode_rejected = msgspec.json.Decoder(PropertiesRejected).decode
@@ -92,17 +92,17 @@ class RejectedMessageReader:
         answer.
         """
         device = await self._devices.find(principal, device_id)
-        dead_before, event_before = _read_key(request.next_key)
-        maximum = SEARCHED_MESSAGES if request.reason else request.page_size + 1
+        dead_before, event_before = _parse_page_key(request.next_key)
+        maximum = MAX_SEARCHED_MESSAGES if request.reason else request.page_size + 1
         subject = device_event(device.tenant, device.id, "rejected")
         dead, events = await asyncio.gather(
             read_newest(self._bus, DEAD, [dead_uplink(device.sn)], maximum, dead_before),
             read_newest_events(self._bus, [subject], maximum, event_before),
         )
-        return _page(device, request, dead, events, maximum)
+        return _merge_streams(device, request, dead, events, maximum)
 
 
-def _page(
+def _merge_streams(
     device: Device,
     request: FindRejectedMessages,
     dead: Sequence[RetainedMessage],
@@ -131,7 +131,7 @@ def _page(
             content.append(rejection)
     if not any(has_more.values()):
         return RejectedMessagePage(content=content)
-    ends = _read_key(request.next_key)
+    ends = _parse_page_key(request.next_key)
     key = "-".join(
         str(reached[stream] or (end or _END_SEQUENCE))
         for stream, end in zip(reached, ends, strict=True)
@@ -142,7 +142,7 @@ def _page(
 _END_SEQUENCE = 2**63 - 1
 
 
-def _read_key(key: str | None) -> tuple[int | None, int | None]:
+def _parse_page_key(key: str | None) -> tuple[int | None, int | None]:
     if key is None:
         return None, None
     dead, _, events = key.partition("-")

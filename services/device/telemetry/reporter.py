@@ -2,7 +2,7 @@
 
 A sender that waits for storage (`?wait=stored`, a flow) puts a subject into the header of each
 message, optionally with a number. Ingest answers on the subject when a batch is stored, once for
-all such messages of the batch. It answers only subjects in the format of `StoredWaiter`, because a
+all such messages of the batch. It answers only subjects in the format of `StorageWaiter`, because a
 device may set headers.
 """
 
@@ -26,21 +26,21 @@ from services.device.telemetry.batch import Batch
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
-HEADER = "Thingway-Notify"
-PREFIX = "ingest.stored."
+NOTIFY_HEADER = "Thingway-Notify"
+NOTIFY_SUBJECT_PREFIX = "ingest.stored."
 _match_own_subject = re.compile(
-    rf"({re.escape(PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?"
+    rf"({re.escape(NOTIFY_SUBJECT_PREFIX)}[0-9a-f]{{32}})(?:\.([0-9]{{1,6}}))?"
 ).fullmatch
 OUTCOMES_PER_ANSWER = 100
-"""Outcomes in one answer."""
-STORED_WAIT = 10.0
+"""Maximum outcomes in one answer."""
+MAX_STORED_WAIT = 10.0
 """Seconds that a sender waits for the storage of its messages."""
-LONGEST_REASON = 1000
+MAX_REASON_LENGTH = 1000
 """Maximum characters of a reason; 100 reasons fit into an answer, even with escapes."""
 
 
 class StorageOutcome(msgspec.Struct, omit_defaults=True):
-    """The reason why a message was rejected; None when it is stored."""
+    """Whether a message is stored: `refused` is the reason of its rejection, otherwise None."""
 
     refused: str | None = None
     number: int = 0
@@ -50,18 +50,18 @@ class StorageOutcome(msgspec.Struct, omit_defaults=True):
 _decode_outcomes = msgspec.json.Decoder(list[StorageOutcome]).decode
 
 
-async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
-    """Answer the senders that wait for one of `uplinks`."""
+async def notify_waiting_senders(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
+    """Send the outcomes of `uplinks` to the senders that wait for them."""
     waiting = [
         (uplink, waiter)
         for uplink in uplinks
         if uplink.message.headers
-        and (waiter := _match_own_subject(uplink.message.headers.get(HEADER, "")))
+        and (waiter := _match_own_subject(uplink.message.headers.get(NOTIFY_HEADER, "")))
     ]
     if not waiting:
         return
     reasons = {
-        rejected.uplink.sequence: rejected.reason[:LONGEST_REASON] for rejected in batch.rejected
+        rejected.uplink.sequence: rejected.reason[:MAX_REASON_LENGTH] for rejected in batch.rejected
     }
     answers: dict[str, list[StorageOutcome]] = defaultdict(list)
     for uplink, waiter in waiting:
@@ -74,15 +74,15 @@ async def notify(bus: Bus, uplinks: Iterable[Uplink], batch: Batch) -> None:
             )
 
 
-class StoredWaiter:
-    """Waits for `expected` answers; use as `async with`, publish inside, then `wait`."""
+class StorageWaiter:
+    """Waits for the outcomes of `expected` messages: publish them in `async with`, then `wait`."""
 
     def __init__(self, bus: Bus, expected: int) -> None:
         self._bus = bus
         self._expected = expected
         self._outcomes: list[StorageOutcome] = []
         self._complete = asyncio.Event()
-        self.subject = f"{PREFIX}{uuid4().hex}"
+        self.subject = f"{NOTIFY_SUBJECT_PREFIX}{uuid4().hex}"
 
     async def __aenter__(self) -> Self:
         """Subscribe to the answers."""
@@ -100,13 +100,13 @@ class StoredWaiter:
             self._complete.set()
 
     async def wait(self) -> list[StorageOutcome]:
-        """Return every outcome; raise `UpstreamTimeout` after `STORED_WAIT`."""
+        """Return every outcome; raise `UpstreamTimeout` after `MAX_STORED_WAIT`."""
         try:
-            async with asyncio.timeout(STORED_WAIT):
+            async with asyncio.timeout(MAX_STORED_WAIT):
                 await self._complete.wait()
         except TimeoutError as error:
             raise UpstreamTimeout(
-                f"accepted, but storage was not confirmed within {STORED_WAIT:g} s"
+                f"accepted, but storage was not confirmed within {MAX_STORED_WAIT:g} s"
             ) from error
         return self._outcomes
 
@@ -130,7 +130,7 @@ class Reporter:
     async def send(
         self, thing: Thing, channel: str, payload: bytes, message_id: str | None = None
     ) -> None:
-        """Publish a message; with an id, duplicates in the window of UPLINK are dropped."""
+        """Publish a message; UPLINK drops a repeated `message_id` within its duplicate window."""
         known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
         headers = trace_header() | hops_header(current_hops())
         await self._bus.publish(
@@ -155,7 +155,7 @@ class Reporter:
         if not reports:
             return []
         trace = trace_header()
-        async with StoredWaiter(self._bus, len(reports)) as waiter:
+        async with StorageWaiter(self._bus, len(reports)) as waiter:
             await self._bus.publish(
                 [
                     OutgoingMessage(
@@ -164,7 +164,7 @@ class Reporter:
                         headers={
                             **trace,
                             **hops_header(report.hops),
-                            HEADER: f"{waiter.subject}.{number}",
+                            NOTIFY_HEADER: f"{waiter.subject}.{number}",
                         },
                     )
                     for number, report in enumerate(reports)

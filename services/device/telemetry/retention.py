@@ -26,13 +26,13 @@ from libs.common.store.mongo import Collection
 from services.device.telemetry.ledger import Ledger
 from services.device.telemetry.partitions import (
     DAY_MS,
-    KEY,
+    KEY_FORMAT,
     MAX_KEY_PART,
-    SPAN_MS,
+    PARTITION_MS,
     Partitions,
     collection_name,
     history_key,
-    partition_at,
+    partition_number,
 )
 from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.device_queries import DeviceQueries
@@ -48,7 +48,7 @@ CACHE_SIZE = 10_000
 
 
 class Retention:
-    """Caches how many days tenants and products keep history, for some seconds."""
+    """Returns how long tenants and products keep history; it caches this for some seconds."""
 
     def __init__(self, products: ProductStore, limits: LimitsCache, days: int) -> None:
         self._products = products
@@ -56,7 +56,7 @@ class Retention:
         self._days = days
         self._product_days: LruCache[tuple[str, str], tuple[float, int]] = LruCache(CACHE_SIZE)
 
-    async def oldest(self, tenant: str, model: str = "") -> int:
+    async def oldest_kept_time(self, tenant: str, model: str = "") -> int:
         """Return the time (ms) from which history of a product is kept; "" is no product."""
         return max(now_ms() - await self.kept_ms(tenant, model), 0)
 
@@ -80,7 +80,7 @@ class Retention:
         return days
 
 
-SAMPLE_SIZE = 1000
+SAMPLED_RECORDS = 1000
 """Records in the sample of a partition."""
 
 
@@ -95,12 +95,12 @@ class HistoryRowLimits:
     kept_days: int
 
     async def find_fitting_days(self) -> dict[str, float]:
-        """Return the days that fit into the limit, for tenants that exceed it."""
+        """Return the newest days that fit into the limit, by tenant that exceeds it."""
         now, fitting_days = now_ms(), dict[str, float]()
         kept_rows: dict[str, float] = defaultdict(float)
-        oldest = partition_at(now - self.kept_days * DAY_MS)
-        for partition in range(partition_at(now) + 1, oldest - 1, -1):
-            start, end = partition * SPAN_MS, min((partition + 1) * SPAN_MS, now)
+        oldest = partition_number(now - self.kept_days * DAY_MS)
+        for partition in range(partition_number(now) + 1, oldest - 1, -1):
+            start, end = partition * PARTITION_MS, min((partition + 1) * PARTITION_MS, now)
             for tenant, rows in (await self._estimate_rows(partition)).items():
                 maximum = (await self.limits.fetch(tenant)).history_rows
                 kept_rows[tenant] += rows
@@ -117,9 +117,9 @@ class HistoryRowLimits:
         if not number:
             return {}
         sample = await history.aggregate(
-            [{"$sample": {"size": SAMPLE_SIZE}}, {"$project": {"_id": 1}}]
+            [{"$sample": {"size": SAMPLED_RECORDS}}, {"$project": {"_id": 1}}]
         )
-        things = Counter([KEY.unpack(row["_id"])[0] async for row in sample])
+        things = Counter([KEY_FORMAT.unpack(row["_id"])[0] async for row in sample])
         tenants: Counter[str] = Counter()
         for store in (self.devices, self.thing_store):
             for thing, tenant in (await store.find_tenants(things)).items():
@@ -129,14 +129,14 @@ class HistoryRowLimits:
 
 
 CONCURRENT_TENANTS = 2
-"""Tenants whose history is deleted concurrently."""
-SWEEP_SECONDS = 3600.0
+"""Maximum tenants whose history is deleted concurrently."""
+SWEEP_INTERVAL_SECONDS = 3600.0
 """Seconds between two sweeps."""
 THINGS_PER_BATCH = 200
-"""Things that are processed together."""
+"""Maximum things whose data is deleted together."""
 PAUSE_RATIO = 9
 """Ratio of pause to work of a sweep."""
-LONGEST_REST = 10.0
+MAX_PAUSE_SECONDS = 10.0
 """Seconds of the longest pause."""
 
 
@@ -160,9 +160,11 @@ class RetentionSweeper:
     async def run(self) -> None:
         """Sweep once an hour; run by the lease holder."""
         tenants = take_turns(
-            "retention", CONCURRENT_TENANTS, self.tenants, self.sweep_tenant, SWEEP_SECONDS
+            "retention", CONCURRENT_TENANTS, self.tenants, self.sweep_tenant, SWEEP_INTERVAL_SECONDS
         )
-        await run_until_first_ends(tenants, repeat(self.sweep_platform, SWEEP_SECONDS, "retention"))
+        await run_until_first_ends(
+            tenants, repeat(self.sweep_platform, SWEEP_INTERVAL_SECONDS, "retention")
+        )
 
     async def sweep_platform(self) -> None:
         """Delete data regardless of tenants, the cheapest steps first."""
@@ -170,7 +172,7 @@ class RetentionSweeper:
         if dropped:
             log.info("history is kept for %d days: dropped %s", self.days, ", ".join(dropped))
         await self.ledger.merge_old_pages()
-        await self.delete_remains()
+        await self.delete_orphaned_data()
         await self.delete_old_events()
 
     async def delete_old_events(self) -> None:
@@ -184,9 +186,9 @@ class RetentionSweeper:
                 )
                 if row is None:
                     return
-                device, ts, _ = KEY.unpack(row["_id"])
+                device, ts, _ = KEY_FORMAT.unpack(row["_id"])
                 if ts < oldest:
-                    await self.events.delete_many(_age_query(device, oldest))
+                    await self.events.delete_many(_older_than_query(device, oldest))
                 after = history_key(device, MAX_KEY_PART, MAX_KEY_PART)
 
     async def tenants(self) -> list[str]:
@@ -205,10 +207,10 @@ class RetentionSweeper:
         )
         products = await self.products.list_history_days(tenant)
         if days < self.days or any(product < self.days for product in products.values()):
-            async for _ in self._shorten(tenant, days, products):
+            async for _ in self._delete_expired(tenant, days, products):
                 yield
 
-    async def delete_remains(self) -> None:
+    async def delete_orphaned_data(self) -> None:
         """Delete the data of deleted things."""
         while things := await self.deleted_things.list_after_delay(THINGS_PER_BATCH):
             for thing in things:
@@ -216,14 +218,14 @@ class RetentionSweeper:
                     await self._delete_data(thing)
 
     async def _delete_data(self, thing: int) -> None:
-        everything = _age_query(thing, MAX_KEY_PART)
+        everything = _older_than_query(thing, MAX_KEY_PART)
         for collection in [*await self.partitions.collections(), self.events]:
             await collection.delete_many(everything)
         for store in self.stores:
             await store.delete_thing_data(thing)
         await self.deleted_things.delete(thing)
 
-    async def _shorten(self, tenant: str, days: float, products: dict[str, int]) -> Steps:
+    async def _delete_expired(self, tenant: str, days: float, products: dict[str, int]) -> Steps:
         """Delete old data of the tenant's devices, and of its other things if needed."""
         models = None if days < self.days else list(products)
         after = 0
@@ -243,11 +245,13 @@ class RetentionSweeper:
                 yield
 
     async def _delete_older(self, days: dict[int, float]) -> None:
-        """Delete data that is older than the given days, by thing."""
+        """Delete history and events that are older than `days`, which are by thing."""
         now = now_ms()
-        oldest = collection_name(partition_at(now - self.days * DAY_MS))
-        newest = collection_name(partition_at(now - int(min(days.values()) * DAY_MS)))
-        cuts = [DeleteMany(_age_query(thing, now - int(d * DAY_MS))) for thing, d in days.items()]
+        oldest = collection_name(partition_number(now - self.days * DAY_MS))
+        newest = collection_name(partition_number(now - int(min(days.values()) * DAY_MS)))
+        cuts = [
+            DeleteMany(_older_than_query(thing, now - int(d * DAY_MS))) for thing, d in days.items()
+        ]
         partitions = await self.partitions.collections()
         reached = [history for history in partitions if oldest <= history.name <= newest]
         for collection in [*reached, self.events]:
@@ -257,11 +261,11 @@ class RetentionSweeper:
 
 @asynccontextmanager
 async def throttled() -> AsyncIterator[None]:
-    """Pause after the work inside, in proportion to its duration."""
+    """Pause when the body ends, `PAUSE_RATIO` times as long as it took."""
     started = time.monotonic()
     yield
-    await asyncio.sleep(min((time.monotonic() - started) * PAUSE_RATIO, LONGEST_REST))
+    await asyncio.sleep(min((time.monotonic() - started) * PAUSE_RATIO, MAX_PAUSE_SECONDS))
 
 
-def _age_query(thing: int, oldest: int) -> dict[str, Any]:
+def _older_than_query(thing: int, oldest: int) -> dict[str, Any]:
     return {"_id": {"$gte": history_key(thing, 0, 0), "$lt": history_key(thing, oldest, 0)}}

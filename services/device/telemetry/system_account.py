@@ -22,12 +22,12 @@ from libs.common.jobs import gather_limited
 SYSTEM_ACCOUNT = "SYS"
 ROWS_PER_ANSWER = 2048
 """Rows of one answer, some 1 MB. For each answer the server reads all its connections."""
-ANSWER_SECONDS = 2.0
+ANSWER_TIMEOUT_SECONDS = 2.0
 """Seconds within which a server answers."""
 SERVER_CACHE_SECONDS = 4.0
 """Seconds that the list of servers is cached."""
 QUIET_SECONDS = 0.25
-"""Seconds without a further answer after which all servers have answered."""
+"""Seconds without a further answer after which all servers are assumed to have answered."""
 
 
 class ConnectedUser(msgspec.Struct, frozen=True):
@@ -70,10 +70,12 @@ class ConnectionChange(msgspec.Struct):
     @property
     def user(self) -> ConnectedUser | None:
         """Return connection and user; None for a service of the platform."""
-        return _user(self.server.id, self.client.id, self.client.user, self.client.issuer_key)
+        return _external_user(
+            self.server.id, self.client.id, self.client.user, self.client.issuer_key
+        )
 
 
-class _Row(msgspec.Struct):
+class _ConnzRow(msgspec.Struct):
     cid: int
     account: str = ""
     subscriptions: int = 0
@@ -81,17 +83,17 @@ class _Row(msgspec.Struct):
     issuer_key: str = ""
 
 
-class _Rows(msgspec.Struct):
+class _ConnzData(msgspec.Struct):
     server_id: str = ""
-    connections: list[_Row] = []
+    connections: list[_ConnzRow] = []
 
 
-class _Connz(msgspec.Struct):
+class _ConnzAnswer(msgspec.Struct):
     server: _Server
-    data: _Rows = msgspec.field(default_factory=_Rows)
+    data: _ConnzData = msgspec.field(default_factory=_ConnzData)
 
 
-class ConnectionRows(msgspec.Struct, frozen=True):
+class ConnzPage(msgspec.Struct, frozen=True):
     """A page of one server's connections, ascending by cid (client id)."""
 
     first: int
@@ -103,7 +105,7 @@ class ConnectionRows(msgspec.Struct, frozen=True):
     """The rows of external users."""
 
 
-def _user(
+def _external_user(
     server: str, cid: int, name: str, issuer_key: str, subscriptions: int = 0
 ) -> ConnectedUser | None:
     if not (issuer_key and name):
@@ -112,7 +114,7 @@ def _user(
 
 
 class SystemAccount:
-    """Asks NATS for connections, and closes them.
+    """Lists and closes connections of all NATS accounts through the system account.
 
     Raises the errors of nats-py when a server does not answer.
     """
@@ -127,7 +129,7 @@ class SystemAccount:
         return int(self._bus.client.stats["reconnects"])
 
     async def servers(self) -> set[str]:
-        """Return the ids of all servers that answer within `ANSWER_SECONDS`.
+        """Return the ids of all servers that answer within `ANSWER_TIMEOUT_SECONDS`.
 
         The wait ends earlier when no server answers for `QUIET_SECONDS`.
         """
@@ -142,9 +144,9 @@ class SystemAccount:
             )
             while True:
                 message = await subscription.next_msg(
-                    timeout=QUIET_SECONDS if server_ids else ANSWER_SECONDS
+                    timeout=QUIET_SECONDS if server_ids else ANSWER_TIMEOUT_SECONDS
                 )
-                server_ids.add(msgspec.json.decode(message.data, type=_Connz).server.id)
+                server_ids.add(msgspec.json.decode(message.data, type=_ConnzAnswer).server.id)
         except (TimeoutError, NatsError):
             if not server_ids:
                 raise
@@ -160,13 +162,13 @@ class SystemAccount:
             self._found = (time.monotonic(), servers)
         return servers
 
-    async def page(self, server: str, offset: int) -> ConnectionRows:
-        """Return the rows of a server in all accounts, from `offset` on."""
+    async def page(self, server: str, offset: int) -> ConnzPage:
+        """Return a page of a server's connections in all accounts, from row `offset` on."""
         rows = await self._request(server, sort="cid", limit=ROWS_PER_ANSWER, offset=offset)
-        users = _users(server, rows)
+        users = _external_users(server, rows)
         if not rows:
-            return ConnectionRows(0, 0, 0, [])
-        return ConnectionRows(rows[0].cid, rows[-1].cid, len(rows), users)
+            return ConnzPage(0, 0, 0, [])
+        return ConnzPage(rows[0].cid, rows[-1].cid, len(rows), users)
 
     async def is_open(self, connection: Connection) -> bool:
         """Return whether a connection is open.
@@ -177,13 +179,13 @@ class SystemAccount:
         return any(row.cid == connection.cid for row in rows)
 
     async def list_user_connections(self, server: str, user: str) -> list[ConnectedUser]:
-        """Return a user's connections to a server, which searches all of its own."""
+        """Return a user's connections to a server. The server reads all its connections for it."""
         users: list[ConnectedUser] = []
         for offset in range(0, 2**31, ROWS_PER_ANSWER):
             rows = await self._request(
                 server, user=user, sort="cid", limit=ROWS_PER_ANSWER, offset=offset
             )
-            users += _users(server, rows)
+            users += _external_users(server, rows)
             if len(rows) < ROWS_PER_ANSWER:
                 break
         return users
@@ -197,26 +199,26 @@ class SystemAccount:
         body = msgspec.json.encode({"cid": connection.cid})
         subject = f"$SYS.REQ.SERVER.{connection.server}.KICK"
         try:
-            await self._bus.client.request(subject, body, timeout=ANSWER_SECONDS)
+            await self._bus.client.request(subject, body, timeout=ANSWER_TIMEOUT_SECONDS)
         except (NoRespondersError, TimeoutError) as error:
             raise Unavailable(f"the NATS server {connection.server} does not answer") from error
 
-    async def _request(self, server: str, **options: Any) -> list[_Row]:
+    async def _request(self, server: str, **options: Any) -> list[_ConnzRow]:
         """Ask one server; raise if the answer is not a list of connections."""
         message = await self._bus.client.request(
             f"$SYS.REQ.SERVER.{server}.CONNZ",
             msgspec.json.encode({"auth": True, "state": 0, **options}),
-            timeout=ANSWER_SECONDS,
+            timeout=ANSWER_TIMEOUT_SECONDS,
         )
-        answer = msgspec.json.decode(message.data, type=_Connz)
+        answer = msgspec.json.decode(message.data, type=_ConnzAnswer)
         if answer.data.server_id != server:
             raise Unavailable(f"the NATS server {server} does not list its connections")
         return answer.data.connections
 
 
-def _users(server: str, rows: Iterable[_Row]) -> list[ConnectedUser]:
+def _external_users(server: str, rows: Iterable[_ConnzRow]) -> list[ConnectedUser]:
     users = (
-        _user(
+        _external_user(
             server,
             row.cid,
             row.authorized_user,

@@ -15,19 +15,19 @@ from libs.common.telemetry.tracing import TRACE
 from libs.common.tsl import Event, Fault, InvalidValues, Rejection, Report
 from services.device.things.model import Thing
 
-MAX_PAYLOAD = 256 * 1024
+MAX_PAYLOAD_BYTES = 256 * 1024
 """Maximum bytes of one report, event or reply."""
 
 SUBJECT_PARTS = 4
-PARTITION_BITS = 44
-"""Bits of a sequence; the bits above are the partition. Together they stay below 2^53."""
+SEQUENCE_BITS = 44
+"""Bits of a stream's sequence in a global one; the bits above are the partition (below 2^53)."""
 MQTT_PREFIX = "$MQTT.msgs."
-QOS_1 = "1"
+QOS_1_VALUE = "1"
 ACK_PARTS_WITH_DOMAIN = 11
 
 
-INTEGRATION = "Thingway-Integration"
-"""Header: the integration that sent a frame, for a device of the tenant in `TENANT`."""
+INTEGRATION_HEADER = "Thingway-Integration"
+"""Header with the integration that sent a frame; the header `TENANT` has the device's tenant."""
 
 
 class Uplink(msgspec.Struct, frozen=True):
@@ -54,13 +54,13 @@ class Uplink(msgspec.Struct, frozen=True):
     def is_addressed_to(self, thing: Thing) -> bool:
         """Return whether the sender meant this device, not an earlier one with its SN."""
         headers = self.message.headers or {}
-        sender = headers.get(TENANT), headers.get(INTEGRATION)
-        return INTEGRATION not in headers or sender == (thing.tenant, thing.integration)
+        sender = headers.get(TENANT), headers.get(INTEGRATION_HEADER)
+        return INTEGRATION_HEADER not in headers or sender == (thing.tenant, thing.integration)
 
 
 def sender_headers(tenant: str, integration: str) -> dict[str, str]:
     """Return headers that name the tenant and integration that send a frame."""
-    return {TENANT: tenant, INTEGRATION: integration}
+    return {TENANT: tenant, INTEGRATION_HEADER: integration}
 
 
 def read_uplink(message: Msg) -> Uplink:
@@ -88,7 +88,7 @@ def read_uplink(message: Msg) -> Uplink:
 
 def global_sequence(stream: str, sequence: int) -> int:
     """Return a sequence that is unique in all partitions."""
-    return UPLINKS.index(stream) << PARTITION_BITS | sequence
+    return UPLINKS.index(stream) << SEQUENCE_BITS | sequence
 
 
 def is_second_copy(message: Msg) -> bool:
@@ -100,13 +100,13 @@ def is_second_copy(message: Msg) -> bool:
     headers = message.headers
     return (
         headers is not None
-        and headers.get("Nmqtt-Pub") == QOS_1
+        and headers.get("Nmqtt-Pub") == QOS_1_VALUE
         and not message.subject.startswith(MQTT_PREFIX)
     )
 
 
-FULL_BATCH = 50
-"""Messages of a full batch; with more, the cost of each message stays the same."""
+FULL_BATCH_MESSAGES = 50
+"""Messages from which a batch need not wait: with more, each message costs the same."""
 _BATCHED_CHANNELS = frozenset({"report", "event"})
 """Channels whose messages may wait for others."""
 
@@ -116,7 +116,7 @@ def may_linger(messages: Sequence[Msg]) -> bool:
 
     Messages over MQTT have another subject or a header, and messages of flows have a header.
     """
-    return len(messages) < FULL_BATCH and all(
+    return len(messages) < FULL_BATCH_MESSAGES and all(
         not message.subject.startswith(MQTT_PREFIX)
         and message.subject.rpartition(".")[2] in _BATCHED_CHANNELS
         and (message.headers is None or message.headers.keys() <= {TRACE})
@@ -124,8 +124,8 @@ def may_linger(messages: Sequence[Msg]) -> bool:
     )
 
 
-FUTURE_MS = 5 * 60_000
-"""How far a device's clock may be ahead."""
+MAX_CLOCK_AHEAD_MS = 5 * 60_000
+"""Maximum ms by which the time of a report may be ahead of its arrival."""
 
 
 class WrongTime(Rejection):
@@ -201,13 +201,13 @@ def check_message(
     return []
 
 
-def frame_time(ts: int | None, received: int, retention_ms: int) -> int:
+def choose_frame_time(ts: int | None, received: int, retention_ms: int) -> int:
     """Return the time of a frame: that of its gateway if plausible.
 
     A time that is older than the retention or more than five minutes ahead is replaced by
     `received`: a reading is never rejected for the clock of a gateway.
     """
-    if ts is None or not received - retention_ms <= ts <= received + FUTURE_MS:
+    if ts is None or not received - retention_ms <= ts <= received + MAX_CLOCK_AHEAD_MS:
         return received
     return ts
 
@@ -215,7 +215,7 @@ def frame_time(ts: int | None, received: int, retention_ms: int) -> int:
 def _choose_time(ts: int | None, received: int, retention_ms: int) -> int:
     if ts is None:
         return received
-    if ts > received + FUTURE_MS:
+    if ts > received + MAX_CLOCK_AHEAD_MS:
         raise WrongTime([Fault("ts", "is more than five minutes in the future")])
     if ts < received - retention_ms:
         raise WrongTime([Fault("ts", "is older than the retention")])

@@ -5,9 +5,9 @@ from typing import Any
 
 from libs.common.store.mongo import Database, Document, Session
 from services.device.telemetry import folded_values
-from services.device.telemetry.folded_values import parts_condition, shown_fields
+from services.device.telemetry.folded_values import entry_projection, parts_condition
 
-PARTS = "latest_parts"
+PARTS_COLLECTION = "latest_parts"
 
 
 class LatestValueReader:
@@ -15,7 +15,7 @@ class LatestValueReader:
 
     def __init__(self, database: Database) -> None:
         self._latest = database["latest"]
-        self._parts = database[PARTS]
+        self._parts = database[PARTS_COLLECTION]
 
     async def find_values(
         self, thing_ids: Sequence[int], session: Session | None = None
@@ -48,19 +48,21 @@ class LatestValueReader:
         session: Session | None = None,
         keys: Collection[str] | None = None,
     ) -> AsyncIterator[tuple[int, Document]]:
-        """Yield the documents of things and then their parts, each with its thing."""
-        projection = shown_fields(keys)
+        """Yield (thing id, document) of the documents of things, then of their parts."""
+        projection = entry_projection(keys)
         divided = []
-        async for document in self._latest.find(ids_in(thing_ids), projection, session=session):
+        async for document in self._latest.find(
+            ids_condition(thing_ids), projection, session=session
+        ):
             if "p" in document:
                 divided.append(document["_id"])
             yield document["_id"], document
         if divided:
             query = parts_condition(divided)
             if keys is not None:
-                query = ids_in(folded_values.parts_with(divided, keys))
+                query = ids_condition(folded_values.possible_part_keys(divided, keys))
             async for part in self._parts.find(query, projection, session=session):
-                yield folded_values.part_thing(part["_id"]), part
+                yield folded_values.part_thing_id(part["_id"]), part
 
     async def find_report_times(self, thing_ids: Sequence[int]) -> dict[int, int]:
         """Return the time (ms) of the newest report of each thing that has one."""
@@ -74,7 +76,7 @@ class LatestValueReader:
             row["_id"]: row["a"] if "a" in row else row["t"] async for row in cursor if "t" in row
         }
 
-    async def find_with_times(
+    async def find_values_with_times(
         self, thing_ids: Iterable[int], keys: Iterable[str]
     ) -> dict[int, dict[str, tuple[Any, int]]]:
         """Return values of some properties with their times (ms), by thing."""
@@ -85,6 +87,6 @@ class LatestValueReader:
         }
 
 
-def ids_in(keys: Collection[Any]) -> Document:
+def ids_condition(keys: Collection[Any]) -> Document:
     """Return the condition that `_id` is one of `keys`."""
     return {"_id": {"$in": list(keys)}}

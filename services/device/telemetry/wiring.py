@@ -18,7 +18,7 @@ from libs.common.store_metrics import (
 from services.device.clients import Clients
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.telemetry.backup_metrics import BackupMetrics
-from services.device.telemetry.batch_store import ReportStore
+from services.device.telemetry.batch_store import BatchStore
 from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
 from services.device.telemetry.console import LEDGER_ROUTER as LEDGER
 from services.device.telemetry.console import STREAM_ROUTER as STREAM_STATES
@@ -52,7 +52,7 @@ from services.device.telemetry.presence_store import (
     offer_connections,
 )
 from services.device.telemetry.presence_watch import PresenceWatch
-from services.device.telemetry.quota import Quota
+from services.device.telemetry.quota import MessageQuota
 from services.device.telemetry.rejected_messages import ROUTER as REJECTIONS
 from services.device.telemetry.rejected_messages import RejectedMessageReader
 from services.device.telemetry.reporter import Reporter
@@ -63,13 +63,13 @@ from services.device.things.deleted_things import DeletedThings, ThingDataStore
 from services.device.things.wiring import ThingsPackage
 
 CONSUMER_NAME = "ingest"
-OVERLAP_FROM = 1000
+MIN_OVERLAPPED_BATCH = 1000
 """Minimum messages of a batch for the next one to be written concurrently."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReportStores:
-    """The stores of reports, and their retention."""
+    """The ledger, the partitions of history, and their retention."""
 
     ledger: Ledger
     partitions: Partitions
@@ -77,7 +77,7 @@ class ReportStores:
 
 
 def wire_stores(clients: Clients, *, things: ThingsPackage) -> ReportStores:
-    """Construct the stores of reports."""
+    """Construct the ledger, the partitions of history, and their retention."""
     mongo, days = clients.mongo, clients.settings.retention_days
     return ReportStores(
         ledger=Ledger(mongo),
@@ -212,7 +212,7 @@ def wire_ingest(
     things: ThingsPackage,
     values: LatestValues,
     stores: ReportStores,
-    reports: ReportStore,
+    reports: BatchStore,
     frames: FrameDecoder,
     commands: CommandCloser,
     alarms: AlarmTrigger,
@@ -231,7 +231,7 @@ def wire_ingest(
         shapes=ShapeUpdater(shapes, things.devices, clients.limits),
         commands=commands,
         alarms=alarms,
-        quota=Quota(clients.limits, clients.rpc),
+        quota=MessageQuota(clients.limits, clients.rpc),
         dead_messages=DeadMessageBuilder(clients.limits),
         frames=frames,
         retention_ms=settings.retention_days * DAY_MS,
@@ -244,7 +244,7 @@ def wire_ingest(
             handle=ingest.handle,
             batch=settings.ingest_batch,
             concurrency=settings.ingest_concurrency,
-            overlap_from=OVERLAP_FROM,
+            overlap_from=MIN_OVERLAPPED_BATCH,
             may_linger=may_linger,
         )
         for stream in streams

@@ -299,7 +299,7 @@ async def test_a_look_finds_all_while_some_leave(
     for module in (presence_connections, looks):
         monkeypatch.setattr(module, "ROWS_PER_ANSWER", 5)
     monkeypatch.setattr(looks, "OVERLAP_ROWS", 2)
-    monkeypatch.setattr("services.device.telemetry.presence_watch.ROUND_SECONDS", 0.05)
+    monkeypatch.setattr("services.device.telemetry.presence_watch.SCAN_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(presence.watch, "add", lambda change: None)
     auth = presence.auth
     names = [f"D{number}" for number in range(30)]

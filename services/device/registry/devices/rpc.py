@@ -58,7 +58,7 @@ from services.device.registry.products.templates import TemplateService
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.presence_store import HttpPresence
 from services.device.telemetry.reporter import Reporter
-from services.device.telemetry.uplink import MAX_PAYLOAD, check_message
+from services.device.telemetry.uplink import MAX_PAYLOAD_BYTES, check_message
 from services.device.things.device_queries import DeviceQueries
 from services.device.things.device_search import INTEGRATION_NAME_FIELD, PageQuery
 from services.device.things.device_store import DeviceStore
@@ -297,8 +297,8 @@ class IntegrationRpc:
         """Validate a message of a device and publish it on behalf of the device."""
         thing = await self.directory.build_thing(device)
         raw = msgspec.json.encode(body if ts is None else {"ts": ts, **body})
-        if len(raw) > MAX_PAYLOAD:
-            raise TooLarge(f"a message may have at most {MAX_PAYLOAD} bytes")
+        if len(raw) > MAX_PAYLOAD_BYTES:
+            raise TooLarge(f"a message may have at most {MAX_PAYLOAD_BYTES} bytes")
         check_message(channel, thing, raw, now_ms(), self.retention_ms)
         await self.reporter.send(thing, channel, raw, report_id)
         await self.presence.record_contact(thing)

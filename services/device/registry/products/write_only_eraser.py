@@ -119,7 +119,7 @@ class WriteOnlyEraser:
         self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]
     ) -> None:
         """Delete the values of one thing everywhere; idempotent."""
-        erased = await self.latest.erase(thing_id, tsl.readable)
+        erased = await self.latest.erase_write_only(thing_id, tsl.readable)
         erased |= await self._erase_history(thing_id, tsl)
         changed = await self.commands.write_only.conceal(thing_id, tsl)
         alarms = await self.alarms.erase_write_only(thing_id, tsl)

@@ -30,8 +30,8 @@ from services.device.alarms.rule_index import RuleIndex
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.telemetry.batch_store import DELAY_FIELD
-from services.device.telemetry.device_events import EVENTS
-from services.device.telemetry.partitions import Partitions, history_key, partition_at
+from services.device.telemetry.device_events import EVENTS_COLLECTION
+from services.device.telemetry.partitions import Partitions, history_key, partition_number
 from tests.integration.conftest import MongoOf
 from tests.integration.device.telemetry.world import World, running
 from tests.servers import Servers
@@ -150,13 +150,13 @@ class Device:
     async def store(self, reading: Reading) -> None:
         """Write what ingest writes."""
         self.arrived.append(reading)
-        partitions, week = self.platform.partitions, partition_at(reading.ts)
+        partitions, week = self.platform.partitions, partition_number(reading.ts)
         document: dict[str, Any] = {"_id": history_key(self.id, reading.ts, reading.sequence)}
         if delay := reading.arrival - reading.ts:
             document[DELAY_FIELD] = delay
         if isinstance(self.sequence.condition, EventCondition):
             document |= {"e": reading.value, "o": {}}
-            await self.platform.world.database[EVENTS].insert_one(document)
+            await self.platform.world.database[EVENTS_COLLECTION].insert_one(document)
         else:
             await partitions.ensure([week])
             await partitions.collection(week).insert_one(document | {"p": {"t": reading.value}})

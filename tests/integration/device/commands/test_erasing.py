@@ -21,10 +21,10 @@ from services.device.lorawan.redecode_service import RedecodeStore
 from services.device.migrations import _repeat_erasure
 from services.device.registry.products.write_only_eraser import WriteOnlyEraser
 from services.device.telemetry.partitions import (
-    SPAN_MS,
+    PARTITION_MS,
     Partitions,
     history_key,
-    partition_at,
+    partition_number,
 )
 from services.device.things.specifications import TslStore
 from tests.integration.device.commands.test_replies import command, everything, state
@@ -75,10 +75,10 @@ async def make_write_only(world: World, *keys: str) -> None:
 
 async def write_history(world: World, ts: int, properties: dict[str, Any]) -> bytes:
     partitions = Partitions(world.database)
-    await partitions.ensure([partition_at(ts)])
+    await partitions.ensure([partition_number(ts)])
     key = history_key(7, ts, 1)
     row = {"_id": key, "p": properties}
-    await partitions.collection(partition_at(ts)).insert_one(row)
+    await partitions.collection(partition_number(ts)).insert_one(row)
     return key
 
 
@@ -88,7 +88,7 @@ async def stored(world: World) -> World:
     await world.add(7)
     both = {"interval": SECRET, "temperature": 21.5, "limits": {"low": SECRET, "high": 2}}
     key = await write_history(world, NOW, both)
-    await write_history(world, NOW - SPAN_MS, {"interval": SECRET})
+    await write_history(world, NOW - PARTITION_MS, {"interval": SECRET})
     frame = {"_id": key, "i": b"x", "f": b'{"data":"%d"}' % SECRET, "c": "1/v1.0"}
     await world.database["frames"].insert_one(frame)
     await world.latest.apply([(7, NOW, both)])

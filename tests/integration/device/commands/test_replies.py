@@ -28,7 +28,7 @@ from services.device.commands.service import task_from_command
 from services.device.commands.write_only import MAX_PUBLISH_DELAY, CommandWiper
 from services.device.telemetry import ingest
 from services.device.telemetry.batch import Batch
-from services.device.telemetry.ledger import Totals
+from services.device.telemetry.ledger import LedgerTotals
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 from tests.carrier import NoCarrier
@@ -84,7 +84,7 @@ async def test_a_confirmed_update_is_in_history_latest_values_and_event_once(wor
     assert [row["p"] for row in await world.stored()] == [{"interval": 5}]
     assert await world.latest_of(7) == {"interval": 5}
     assert subjects(await world.said()) == ["task.5.finished", "device.7.reported"]
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
     assert await world.database["outbox"].count_documents({}) == 0
 
 
@@ -147,7 +147,7 @@ async def test_a_reply_handled_by_two_processes_counts_once(world: World, sn: st
         await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
         messages = await world.fetch(1)
         await asyncio.gather(world.first.ingest.handle(messages), other.ingest.handle(messages))
-        assert await world.totals() == Totals(stored=number, rejected=0)
+        assert await world.totals() == LedgerTotals(stored=number, rejected=0)
     assert len(await world.stored()) == 20
     assert len(await world.said()) == 40
 
@@ -161,7 +161,7 @@ async def test_a_repeated_reply_changes_nothing(world: World, sn: str):
     for batch in (first, second, second):
         await world.first.ingest.handle(batch)
     assert (await state(world, 5)).status == "SUCCESS"
-    assert await world.totals() == Totals(stored=2, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=2, rejected=0)
     assert await world.reasons() == []
     assert len(await world.stored()) == 1
 
@@ -189,7 +189,7 @@ async def test_an_invalid_reply_is_rejected_with_a_reason(
     await world.deal(1)
     (reason,) = await world.reasons()
     assert word in reason
-    assert await world.totals() == Totals(stored=0, rejected=1)
+    assert await world.totals() == LedgerTotals(stored=0, rejected=1)
     assert {(await state(world, number)).status for number in (5, 6)} == {"PENDING"}
 
 
@@ -400,7 +400,7 @@ async def test_an_unanswered_command_ends_as_timeout(world: World, sn: str):
     (reason,) = await world.reasons()
     assert "expired" in reason
     assert (await state(world, 5)).status == "TIMEOUT"
-    assert await world.totals() == Totals(stored=0, rejected=1)
+    assert await world.totals() == LedgerTotals(stored=0, rejected=1)
 
 
 async def test_open_commands_of_a_removed_device_end_once(world: World, sn: str):
@@ -513,7 +513,7 @@ async def test_a_reconnected_device_receives_its_commands_immediately(world: Wor
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
     await delivery(world).deliver_due("default")
-    await world.commands.schedule.wake([7], utc_now())
+    await world.commands.schedule.resume_deliveries([7], utc_now())
     await delivery(world).deliver_due("default")
     sent = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
     assert [b'"commandId":9' in sent[0], b'"commandId":3' in sent[1]] == [True, True]
@@ -593,7 +593,7 @@ async def test_the_events_of_a_reply_are_published_after_a_failure(
     await world.first.ingest.handle(messages)
     assert subjects(await world.said()) == ["task.5.finished", "device.7.reported"]
     assert [row["p"] for row in await world.stored()] == [{"interval": 5}]
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
 
 
 async def test_a_refused_reply_does_not_affect_others_of_its_transaction(world: World, sn: str):
@@ -606,7 +606,7 @@ async def test_a_refused_reply_does_not_affect_others_of_its_transaction(world: 
     states = [(await state(world, number)).status for number in (5, 6, 7)]
     assert states == ["SUCCESS", "PENDING", "SUCCESS"]
     assert len(await world.reasons()) == 1
-    assert await world.totals() == Totals(stored=2, rejected=1)
+    assert await world.totals() == LedgerTotals(stored=2, rejected=1)
 
 
 async def test_a_new_command_is_not_written_to_the_outbox(world: World, sn: str):

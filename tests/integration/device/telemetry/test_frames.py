@@ -16,9 +16,9 @@ from services.device.lorawan.codec_runner import CodecBudgets, CodecWorkers
 from services.device.lorawan.codec_scripts import DECODER_ENTRY_POINTS, find_entry_point
 from services.device.lorawan.frame_decoder import BUDGET_SPENT_REASON
 from services.device.lorawan.frame_store import FRAMES_COLLECTION
-from services.device.telemetry.folded_values import MAX_BYTES, TOO_LARGE_REASON
-from services.device.telemetry.ledger import Totals
-from services.device.telemetry.partitions import KEY
+from services.device.telemetry.folded_values import MAX_TOTAL_BYTES, TOO_LARGE_REASON
+from services.device.telemetry.ledger import LedgerTotals, Totals
+from services.device.telemetry.partitions import KEY_FORMAT
 from services.device.things.codec_model import Codec
 from services.device.things.product_model import ProductCodec
 from tests.integration.device.telemetry.world import TSL, World
@@ -81,7 +81,7 @@ async def test_a_frame_becomes_the_report_that_its_codec_reads(world: World):
     assert row["_id"] == (await world.stored())[0]["_id"]
     assert msgspec.json.decode(row["f"], type=Frame).gateways == heard
     assert row["c"] == f"{version}/v1.0"
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
 
 
 async def test_a_property_beyond_the_limit_of_latest_values_is_rejected_before_history(
@@ -91,7 +91,7 @@ async def test_a_property_beyond_the_limit_of_latest_values_is_rejected_before_h
     sn = await world.add(7)
     await put_codec(world)
     await world.latest.apply([(7, 1, {f"k{number}": "x" * 250_000}) for number in range(16)])
-    await world.latest.apply([(7, 2, {"interval": 1, "rest": "x" * (MAX_BYTES - 4_000_100)})])
+    await world.latest.apply([(7, 2, {"interval": 1, "rest": "x" * (MAX_TOTAL_BYTES - 4_000_100)})])
     await world.say(sn, {"properties": {"interval": 2, "firmware_version": "y" * 600}})
     await world.say(sn, {"properties": {"firmware_version": "y" * 600}})
     await hear(world, sn, 1, b"\x01\x15")
@@ -108,7 +108,7 @@ async def test_a_property_beyond_the_limit_of_latest_values_is_rejected_before_h
     ] * 2
     events = [subject.rpartition(".")[2] for subject, _ in await world.said()]
     assert sorted(events) == ["rejected", "rejected", "rejected", "reported"]
-    assert await world.totals() == Totals(stored=2, rejected=2)
+    assert await world.totals() == LedgerTotals(stored=2, rejected=2)
 
 
 class Slow(CodecWorkers):
@@ -148,7 +148,7 @@ async def test_a_slow_codec_delays_no_other_tenant_and_keeps_the_order_of_its_de
         await world.say(slow, {"properties": {"interval": 5}})
         await hear(world, other, 1, b"\x01\x18")
         await ingest.handle(await world.fetch(2))
-        assert [KEY.unpack(row["_id"])[0] for row in await world.stored()] == [8, 9]
+        assert [KEY_FORMAT.unpack(row["_id"])[0] for row in await world.stored()] == [8, 9]
         assert workers.begun == 2
         workers.released.set()
         await world.drained()
@@ -158,7 +158,7 @@ async def test_a_slow_codec_delays_no_other_tenant_and_keeps_the_order_of_its_de
         {"temperature": 22.0},
         {"interval": 5},
     ]
-    assert await world.totals() == Totals(stored=5, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=5, rejected=0)
 
 
 async def test_a_frame_of_a_gateway_with_a_wrong_clock_is_of_its_arrival(world: World):
@@ -171,7 +171,7 @@ async def test_a_frame_of_a_gateway_with_a_wrong_clock_is_of_its_arrival(world: 
     for counter, ts in enumerate([0, -5, now - 8 * DAY_MS, now + 6 * 60_000, 10**15, *right]):
         await hear(world, sn, counter, b"\x01\x15", ts=ts)
     await world.deal(7)
-    first, *others, last = sorted(KEY.unpack(row["_id"])[1] for row in await world.stored())
+    first, *others, last = sorted(KEY_FORMAT.unpack(row["_id"])[1] for row in await world.stored())
     assert [first, last] == right
     assert [now <= ts <= now_ms() for ts in others] == [True] * 5
     assert await world.reasons() == []
@@ -196,7 +196,7 @@ async def test_a_frame_that_cannot_be_read_is_in_dead_and_kept(world: World):
     ]
     assert sorted(await world.reasons()) == sorted(reasons)
     assert [row.get("w") for row in await kept(world)] == [*reasons[1:3], None, reasons[3]]
-    assert await world.totals() == Totals(stored=1, rejected=4)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=4)
 
 
 async def test_a_memory_of_no_time_is_no_fault_of_ours(world: World):
@@ -208,7 +208,7 @@ async def test_a_memory_of_no_time_is_no_fault_of_ours(world: World):
     await hear(world, sn, 1, b"\x01")
     await world.deal(1)
     assert len(await world.reasons()) == 1
-    assert await world.totals() == Totals(stored=0, rejected=1)
+    assert await world.totals() == LedgerTotals(stored=0, rejected=1)
 
 
 async def test_a_frame_without_values_is_taken(world: World):
@@ -219,7 +219,7 @@ async def test_a_frame_without_values_is_taken(world: World):
     await world.deal(1)
     assert (await world.stored(), await world.said(), await world.reasons()) == ([], [], [])
     assert len(await kept(world)) == 1
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
 
 
 async def test_a_frame_that_comes_again_is_one_report(world: World):
@@ -237,7 +237,7 @@ async def test_a_frame_that_comes_again_is_one_report(world: World):
     assert [row["p"]["temperature"] for row in await world.stored()] == [21.0, 22.0, 23.0]
     assert await world.latest_of(7) == {"temperature": 23.0}
     assert len(await world.said()) == 3
-    assert await world.totals() == Totals(stored=6, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=6, rejected=0)
     await world.drained()
 
 
@@ -252,7 +252,7 @@ async def test_a_batch_with_frames_that_is_dealt_with_again_changes_nothing(worl
         await world.first.ingest.handle(messages)
         assert [row["p"] for row in await world.stored()] == [{"temperature": 21.0}]
         assert len(await kept(world)) == 2
-        assert await world.totals() == Totals(stored=2, rejected=1)
+        assert await world.totals() == LedgerTotals(stored=2, rejected=1)
 
 
 async def test_a_counter_that_begins_anew_is_another_frame(world: World):
@@ -266,7 +266,7 @@ async def test_a_counter_that_begins_anew_is_another_frame(world: World):
         await hear(world, sn, 0, bytes([1, days]), ts=ts + days * DAY_MS + 1)
     await world.deal(2)
     assert [row["p"]["temperature"] for row in await world.stored()] == [0.0, 2.0, 4.0]
-    assert await world.totals() == Totals(stored=5, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=5, rejected=0)
 
 
 async def test_past_readings_are_stored_with_their_own_times(world: World):
@@ -281,7 +281,7 @@ async def test_past_readings_are_stored_with_their_own_times(world: World):
     assert [row["p"]["temperature"] for row in await world.stored()] == [23.0, 22.0, 21.0]
     assert await world.said() == []
     assert await world.latest_of(7) == {"temperature": 21.0}
-    assert await world.totals() == Totals(stored=3, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=3, rejected=0)
 
 
 async def test_a_device_that_keeps_no_data_keeps_no_frames(world: World):

@@ -11,11 +11,11 @@ from libs.common.identity import Kind, Principal
 from services.device.telemetry.history import HistoryPage, HistoryService, HistoryStore
 from services.device.telemetry.partitions import (
     DAY_MS,
-    SPAN_MS,
+    PARTITION_MS,
     Partitions,
     collection_name,
     history_key,
-    partition_at,
+    partition_number,
 )
 from services.device.telemetry.retention import Retention
 from services.device.things.product_store import ProductStore
@@ -24,8 +24,8 @@ from tests.integration.device.telemetry.world import World
 from tests.limits import limits_of
 
 ME = Principal(Kind.APPLICATION, "default", "1")
-NOW = 200 * SPAN_MS + SPAN_MS // 2
-BORDER = 200 * SPAN_MS
+NOW = 200 * PARTITION_MS + PARTITION_MS // 2
+BORDER = 200 * PARTITION_MS
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +59,10 @@ def retention(world: World, days: int = 30) -> Retention:
 
 async def write(world: World, device: int, *times: int, sequence: int = 1) -> None:
     partitions = Partitions(world.database)
-    await partitions.ensure(map(partition_at, times))
+    await partitions.ensure(map(partition_number, times))
     for ts in times:
         row = {"_id": history_key(device, ts, sequence), "p": {"t": ts}}
-        await partitions.collection(partition_at(ts)).insert_one(row)
+        await partitions.collection(partition_number(ts)).insert_one(row)
 
 
 def times_of(page: HistoryPage) -> list[int]:
@@ -87,7 +87,7 @@ async def test_pages_go_through_partitions_without_a_gap_or_a_copy(
     world: World, history: HistoryService
 ):
     """Records on both sides of a border, some of one millisecond, come once each, in order."""
-    wanted = [BORDER - SPAN_MS, BORDER - 2, BORDER - 1, BORDER, BORDER + 1, NOW]
+    wanted = [BORDER - PARTITION_MS, BORDER - 2, BORDER - 1, BORDER, BORDER + 1, NOW]
     await write(world, 7, *wanted)
     await write(world, 7, BORDER - 1, BORDER, sequence=2)
     await write(world, 6, *wanted)
@@ -210,7 +210,7 @@ async def test_wrong_inputs_name_their_field(
 async def test_old_partitions_are_dropped_whole_and_made_again_when_needed(world: World):
     """Retention drops what ends before it, and a late report finds its partition again."""
     partitions = Partitions(world.database)
-    old, border = partition_at(BORDER) - 2, partition_at(BORDER)
+    old, border = partition_number(BORDER) - 2, partition_number(BORDER)
     await partitions.ensure([old, border])
     assert await partitions.drop_before(BORDER) == [collection_name(old)]
     assert await partitions.drop_before(BORDER) == []
@@ -225,9 +225,9 @@ async def test_a_page_of_large_records_ends_at_its_bound(
 ):
     """The next one goes on behind it, and none has more bytes."""
     partitions = Partitions(world.database)
-    await partitions.ensure([partition_at(NOW)])
+    await partitions.ensure([partition_number(NOW)])
     rows = [{"_id": history_key(7, NOW - at, 1), "p": {"t": "x" * 250_000}} for at in range(40)]
-    await partitions.collection(partition_at(NOW)).insert_many(rows)
+    await partitions.collection(partition_number(NOW)).insert_many(rows)
     key, sizes, found = None, [], []
     while key is not None or not sizes:
         page = await history.page(ME, 7, start=0, end=None, size=1000, key=key, order=order)
@@ -256,4 +256,4 @@ async def test_a_page_is_read_once(world: World, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Partitions, "collection", collection)
     page = await service_of(world).page(ME, 7, start=0, end=None, size=1, key=None, order=None)
     assert times_of(page) == [NOW - 1]
-    assert read == [partition_at(NOW)]
+    assert read == [partition_number(NOW)]

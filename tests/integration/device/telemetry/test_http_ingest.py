@@ -33,7 +33,7 @@ from services.device.commands.events import new_command_entries
 from services.device.commands.polling import ROUTER as POLLING_ROUTER
 from services.device.commands.polling import CommandPolls
 from services.device.telemetry.dead_messages import DeadMessageBuilder, DeadMessagePublisher
-from services.device.telemetry.direct_ingest import MAX_DIRECT_BODY, DirectIngest
+from services.device.telemetry.direct_ingest import MAX_DIRECT_BODY_BYTES, DirectIngest
 from services.device.telemetry.http_ingest import ROUTER, HttpIngestService
 from services.device.telemetry.presence_store import HttpPresence, OfflineTimeouts, PresenceStore
 from tests.integration.device.commands.test_replies import command, issue, state
@@ -187,7 +187,7 @@ async def test_a_small_message_is_answered_as_by_the_framework(
     device._path = f"/ingest/v1/{sn or device.sn}"
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
     direct = await device.post(channel, raw)
-    framework = await device.post(channel, raw + b" " * MAX_DIRECT_BODY)
+    framework = await device.post(channel, raw + b" " * MAX_DIRECT_BODY_BYTES)
     assert (direct.status_code, direct.content) == (framework.status_code, framework.content)
     assert direct.headers == framework.headers
 
@@ -277,7 +277,7 @@ async def test_wait_stored_reports_late_rejections(world: World, device: Device,
 
 async def test_wait_stored_gives_up_in_time(device: Device, monkeypatch: pytest.MonkeyPatch):
     """Accepted and not known to be stored: 504, which says so."""
-    monkeypatch.setattr("services.device.telemetry.reporter.STORED_WAIT", 0.05)
+    monkeypatch.setattr("services.device.telemetry.reporter.MAX_STORED_WAIT", 0.05)
     answer = await device.post("report", GOOD, wait="stored")
     assert answer.status_code == 504
     assert "accepted" in answer.json()["errMsg"]

@@ -10,9 +10,9 @@ import bson
 import pytest
 
 from services.device.migrations import split_large_values
-from services.device.telemetry.folded_values import INLINE_BYTES, RewrittenHistory, bson_size
+from services.device.telemetry.folded_values import MAX_INLINE_BYTES, RewrittenHistory, bson_size
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.value_reader import PARTS
+from services.device.telemetry.value_reader import PARTS_COLLECTION
 from tests.integration.device.telemetry.world import World
 
 Reported = tuple[int, int, dict[str, Any]]
@@ -66,7 +66,7 @@ async def _nothing(_: int | None) -> AsyncIterator[Sequence[Reported]]:
 
 @pytest.mark.parametrize("late", [False, True])
 async def test_a_struct_that_is_reported_in_part_keeps_its_other_members(world: World, late: bool):
-    """At every level, on the quick way and on the careful one."""
+    """At every level, in the all-or-nothing update and in the value-by-value one."""
     await world.latest.apply([(1, 10, {"s": {"a": 1, "n": {"p": 1}}, "t": 0})])
     if late:
         await world.latest.apply([(1, 99, {"t": 1})])  # the next one is older than this
@@ -133,13 +133,13 @@ async def test_a_report_writes_only_its_own_values(world: World, late: bool):
     wanted["k1"] = {"then": 1} if late else {"now": "an object", "then": 1}
     assert await world.latest_of(1) == wanted
     document = await world.database["latest"].find_one({"_id": 1})
-    assert len(bson.encode(document)) < INLINE_BYTES
+    assert len(bson.encode(document)) < MAX_INLINE_BYTES
     assert (document["t"], await world.latest.find_report_times([1])) == (40, {1: 40})
-    found = await world.latest.find_with_times([1], ["k0", "k2", "m1", "t", "none"])
+    found = await world.latest.find_values_with_times([1], ["k0", "k2", "m1", "t", "none"])
     assert found == {
         1: {"k0": ("short", 20), "k2": (LONG, 10), "m1": (SHORT + "new", 30), "t": (3, 40)}
     }
-    sizes = [part["n"] async for part in world.database[PARTS].find()]
+    sizes = [part["n"] async for part in world.database[PARTS_COLLECTION].find()]
     assert sum(sizes) == pytest.approx(sum(map(bson_size, wanted.values())), rel=0.1)
 
 
@@ -189,7 +189,9 @@ async def test_values_of_before_are_divided(world: World):
     await world.latest.delete_thing_data(1)
     await world.latest.apply([(0, 20, {"k1": "less"})])
     assert (await world.latest_of(0), await world.latest_of(1)) == (large | {"k1": "less"}, {})
-    assert await world.latest.erase(0, lambda values: {k: v for k, v in values.items() if k < "k2"})
+    assert await world.latest.erase_write_only(
+        0, lambda values: {k: v for k, v in values.items() if k < "k2"}
+    )
     assert set(await world.latest_of(0)) == {"a"} | {key for key in large if key < "k2"}
 
 
@@ -245,9 +247,9 @@ async def test_a_cached_state_never_hides_values_of_another_process(world: World
     reads: list[Any] = []
 
     class Counted(LatestValues):
-        async def _states(self, thing_ids: Any) -> Any:
+        async def _read_states(self, thing_ids: Any) -> Any:
             reads.append(thing_ids)
-            return await super()._states(thing_ids)
+            return await super()._read_states(thing_ids)
 
     latest = Counted(world.database)
     await latest.apply([(1, 10, {"a": 1, "b": 1})])
@@ -262,8 +264,8 @@ async def test_a_cached_state_never_hides_values_of_another_process(world: World
 
 async def test_a_cached_state_counts_the_bytes_of_its_document(world: World):
     """Values that grow beyond the document move to parts at once."""
-    for number in range(2 * INLINE_BYTES // 4000):
+    for number in range(2 * MAX_INLINE_BYTES // 4000):
         await world.latest.apply([(1, number + 1, {f"v{number}": "x" * 4000})])
     document = await world.database["latest"].find_one({"_id": 1})
-    assert len(bson.encode(document)) <= INLINE_BYTES + 5000
-    assert len(await world.latest_of(1)) == 2 * INLINE_BYTES // 4000
+    assert len(bson.encode(document)) <= MAX_INLINE_BYTES + 5000
+    assert len(await world.latest_of(1)) == 2 * MAX_INLINE_BYTES // 4000

@@ -13,8 +13,8 @@ from pymongo.errors import AutoReconnect
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
 from libs.common.errors import TooLarge, Unavailable
 from libs.common.tsl import CompiledTsl, Report
-from services.device.telemetry.batch import Batch, sort_batch
-from services.device.telemetry.ledger import Totals
+from services.device.telemetry.batch import Batch, build_batch
+from services.device.telemetry.ledger import LedgerTotals
 from services.device.telemetry.uplink import read_uplink
 from tests.integration.device.telemetry.world import DURABLE, RETENTION_MS, World
 
@@ -141,7 +141,7 @@ async def test_a_message_that_breaks_ingest_is_alone_in_dead_after_some_tries(
         await world.drained()
     finally:
         job.cancel()
-    assert await world.totals() == Totals(stored=4, rejected=1)
+    assert await world.totals() == LedgerTotals(stored=4, rejected=1)
     (reason,) = await world.reasons()
     assert type(failure).__name__ in reason
 
@@ -164,7 +164,7 @@ async def test_while_the_store_is_away_nobody_is_given_up(
             with pytest.raises(AutoReconnect):
                 await world.first.ingest.handle(messages)
     await world.first.ingest.handle(messages)
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
     assert await world.reasons() == []
 
 
@@ -181,7 +181,7 @@ async def test_faults_and_payloads_of_any_size_in_json_do_not_stop_ingest(world:
     await world.say(good, b"\x01" * 200_000)
     await world.say(good, {"properties": {"temperature": 1}})
     await world.deal(4)
-    assert await world.totals() == Totals(stored=2, rejected=2)
+    assert await world.totals() == LedgerTotals(stored=2, rejected=2)
     rejected = [body for subject, body in await world.said() if subject.endswith("1.rejected")]
     assert [len(body["faults"]) for body in rejected] == [len(rejected[0]["faults"])] * 2
     assert rejected[0]["faults"][-1]["reason"].endswith("more")
@@ -201,7 +201,7 @@ async def test_a_message_with_another_result_at_redelivery_counts_once(
     await world.say(sn, {"properties": {"temperature": 1}})
     first = await world.fetch(1)
     ingest = world.first.ingest
-    await ingest._finish(*await sorted_by(world, first), [])
+    await ingest._store_and_announce(*await sorted_by(world, first), [])
     before = await world.totals()
     if stored_first:
         await world.database["devices"].delete_one({"_id": 1})
@@ -209,7 +209,7 @@ async def test_a_message_with_another_result_at_redelivery_counts_once(
         await world.database["devices"].insert_one(device | {"_id": 2})
     await first[0].nak()
     await world.process().ingest.handle(await world.fetch(1))
-    assert await world.totals() == before == Totals(int(stored_first), int(not stored_first))
+    assert await world.totals() == before == LedgerTotals(int(stored_first), int(not stored_first))
     assert len(await world.stored()) == 1
 
 
@@ -217,4 +217,4 @@ async def sorted_by(world: World, messages: list[Any]) -> tuple[list[Any], Batch
     """Uplinks and batch of messages, as ingest makes them."""
     uplinks = [read_uplink(message) for message in messages]
     things = await world.first.things.find_by_sn({uplink.sn for uplink in uplinks})
-    return uplinks, sort_batch(uplinks, things, RETENTION_MS)
+    return uplinks, build_batch(uplinks, things, RETENTION_MS)

@@ -18,7 +18,7 @@ from services.device.telemetry import presence_watch as watches
 from services.device.telemetry import system_account
 from services.device.telemetry.presence_store import HttpPresence, OfflineTimeouts, PresenceStore
 from services.device.telemetry.presence_watch import PresenceWatch
-from services.device.telemetry.system_account import ConnectedUser, ConnectionRows
+from services.device.telemetry.system_account import ConnectedUser, ConnzPage
 from services.device.things.model import Thing
 from tests.integration.device.telemetry.test_retention import products
 from tests.integration.device.telemetry.world import World, until
@@ -51,10 +51,10 @@ async def test_each_transition_is_stored_and_published_once(world: World, store:
     """ONLINE twice is one event, and so is OFFLINE."""
     await world.add(1)
     for _ in range(2):
-        assert await store.change(users("SN1"), ()) == [1]
+        assert await store.apply_changes(users("SN1"), ()) == [1]
     assert await states(world) == {1: "ONLINE"}
     for _ in range(2):
-        await store.change((), users("SN1"))
+        await store.apply_changes((), users("SN1"))
     assert await states(world) == {1: "OFFLINE"}
     assert await events(world) == ["1.online", "1.offline"]
 
@@ -75,7 +75,7 @@ async def test_two_replicas_at_once_say_it_once(world: World, store: PresenceSto
     """Both may think that they lead, for a moment."""
     await world.add(1)
     other = PresenceStore(world.mongo, world.outbox, world.first.devices)
-    await asyncio.gather(*(one.change(users("SN1"), ()) for one in (store, other, store)))
+    await asyncio.gather(*(one.apply_changes(users("SN1"), ()) for one in (store, other, store)))
     assert await events(world) == ["1.online"]
 
 
@@ -85,8 +85,8 @@ async def test_two_replicas_that_end_connections_leave_none(world: World, store:
     for number in range(1, 11):
         await world.add(number)
         first, second = users(f"SN{number}", f"SN{number}", server=f"S{number}")
-        await store.change([first, second], ())
-        await asyncio.gather(store.change((), [first]), other.change((), [second]))
+        await store.apply_changes([first, second], ())
+        await asyncio.gather(store.apply_changes((), [first]), other.apply_changes((), [second]))
     assert set((await states(world)).values()) == {"OFFLINE"}
 
 
@@ -97,12 +97,12 @@ async def test_a_takeover_keeps_the_device_online(
     """The new connection may be told before the old one ends, with it, or after."""
     await world.add(1)
     old, new = users("SN1", "SN1")
-    await store.change([old], ())
+    await store.apply_changes([old], ())
     if new_first:
-        await store.change([new], ())
-        await store.change((), [old])
+        await store.apply_changes([new], ())
+        await store.apply_changes((), [old])
     else:
-        await store.change([new], [old])
+        await store.apply_changes([new], [old])
     assert await events(world) == ["1.online"]
 
 
@@ -111,17 +111,17 @@ async def test_connections_of_servers_with_the_same_number_differ(
 ):
     """The number belongs to its server."""
     await world.add(1)
-    await store.change(users("SN1"), ())
-    await store.change(users("SN1", server="B"), ())
-    await store.change((), users("SN1"))
+    await store.apply_changes(users("SN1"), ())
+    await store.apply_changes(users("SN1", server="B"), ())
+    await store.apply_changes((), users("SN1"))
     assert await states(world) == {1: "ONLINE"}
     assert await store.servers() == {"B"}
 
 
 async def test_known_connections_of_a_server_come_by_number(world: World, store: PresenceStore):
     """Between two numbers, or to the end; applications among them."""
-    await store.change(users("SN1", "APP.1", "SN3", "SN4"), ())
-    await store.change(users("SN9", server="B"), ())
+    await store.apply_changes(users("SN1", "APP.1", "SN3", "SN4"), ())
+    await store.apply_changes(users("SN9", server="B"), ())
     assert [one.name for one in await store.list_known("A", 1, 3)] == ["APP.1", "SN3"]
     assert [one.name for one in await store.list_known("A", 2, None)] == ["SN3", "SN4"]
     assert await store.connections("APP.1") == [Connection("A", 2)]
@@ -131,7 +131,7 @@ async def test_known_connections_of_a_server_come_by_number(world: World, store:
 async def test_a_device_that_was_never_there_stays_disconnected(world: World, store: PresenceStore):
     """The end of a connection makes OFFLINE only who was ONLINE."""
     await world.add(1)
-    await store.change((), users("SN1"))
+    await store.apply_changes((), users("SN1"))
     assert await states(world) == {1: "DISCONNECT"}
 
 
@@ -139,12 +139,12 @@ async def test_http_devices_fall_silent(world: World, store: PresenceStore):
     """A report over HTTP keeps a device ONLINE for a while; a disconnect does not end it."""
     await world.add(1)
     await store.record_contact(1, soon(0), timedelta(seconds=60))
-    await store.change(users("SN1"), ())
-    await store.change((), users("SN1"))
-    assert await store.sweep_http() == 0
+    await store.apply_changes(users("SN1"), ())
+    await store.apply_changes((), users("SN1"))
+    assert await store.expire_http_lifetimes() == 0
     assert await states(world) == {1: "ONLINE"}
     await silence(world)
-    assert await store.sweep_http() == 1
+    assert await store.expire_http_lifetimes() == 1
     assert await states(world) == {1: "OFFLINE"}
     assert await events(world) == ["1.online", "1.offline"]
 
@@ -160,12 +160,12 @@ async def test_a_connected_device_is_checked_once_after_its_last_report(
     """It stays ONLINE, and later sweeps skip it until it sends over HTTP again."""
     await world.add(1)
     await store.record_contact(1, soon(0), timedelta(seconds=60))
-    await store.change(users("SN1"), ())
+    await store.apply_changes(users("SN1"), ())
     await silence(world)
-    assert [await store.sweep_http(), await store.sweep_http()] == [1, 0]
+    assert [await store.expire_http_lifetimes(), await store.expire_http_lifetimes()] == [1, 0]
     assert await states(world) == {1: "ONLINE"}
     await store.record_contact(1, soon(0), timedelta(seconds=60))
-    await store.change((), users("SN1"))
+    await store.apply_changes((), users("SN1"))
     assert await states(world) == {1: "ONLINE"}
 
 
@@ -324,7 +324,7 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """The device is told that its report is taken, and is noted when its record is free."""
-    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_WAIT", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_RECORD_WAIT", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     locked, free = await things(world, 1, 2)
     notes.locked.add(locked.id)
@@ -388,7 +388,7 @@ async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """A note that fails leaves its place to the next."""
-    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_WAIT", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_RECORD_WAIT", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     several = await things(world, *range(1, 61))
     notes.refused |= {one.id for one in several[:-1]}
@@ -426,10 +426,10 @@ class Account:
     async def servers(self) -> set[str]:
         return set(self.open)
 
-    async def page(self, server: str, offset: int) -> ConnectionRows:
+    async def page(self, server: str, offset: int) -> ConnzPage:
         rows = self.open[server][offset : offset + system_account.ROWS_PER_ANSWER]
         cids = [row.connection.cid for row in rows]
-        return ConnectionRows(cids[0] if cids else 0, cids[-1] if cids else 0, len(rows), rows)
+        return ConnzPage(cids[0] if cids else 0, cids[-1] if cids else 0, len(rows), rows)
 
     async def is_open(self, connection: Connection) -> bool:
         self.asked.append(connection)
@@ -443,7 +443,11 @@ class Account:
 @pytest.fixture
 async def watching(world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A watch whose seconds are short."""
-    for name, seconds in (("RETRY_DELAY", 0.05), ("ROUND_SECONDS", 0.05), ("MAX_SILENCE", 0.3)):
+    for name, seconds in (
+        ("RETRY_DELAY", 0.05),
+        ("SCAN_INTERVAL_SECONDS", 0.05),
+        ("MAX_SERVER_SILENCE", 0.3),
+    ):
         monkeypatch.setattr(watches, name, seconds)
     account = Account()
     watch = PresenceWatch(
@@ -498,8 +502,8 @@ async def test_a_device_missing_on_a_page_is_not_offline(world: World, watching:
     await becomes(world, {1: "ONLINE"})
     shown, account.page = account.page, None
 
-    async def empty(server: str, offset: int) -> ConnectionRows:
-        return ConnectionRows(0, 0, 0, [])
+    async def empty(server: str, offset: int) -> ConnzPage:
+        return ConnzPage(0, 0, 0, [])
 
     account.page = empty
 
@@ -550,7 +554,7 @@ async def test_more_events_than_can_wait_are_made_good(
 ):
     """They are not kept, and all servers are looked through."""
     monkeypatch.setattr(watches, "MAX_WAITING_EVENTS", 2)
-    monkeypatch.setattr(watches, "ROUND_SECONDS", 60.0)
+    monkeypatch.setattr(watches, "SCAN_INTERVAL_SECONDS", 60.0)
     watch, account = watching
     for number in range(1, 6):
         await world.add(number)
@@ -573,7 +577,7 @@ async def test_a_device_that_connects_while_the_database_is_away_is_online_after
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "change", away)
+        patch.setattr(store, "apply_changes", away)
         account.open["A"] = users("SN1")
         watch.add(change("SN1", 1))
         async with asyncio.timeout(30):

@@ -5,7 +5,7 @@ import asyncio
 from libs.common.bus import DEAD, EVENTS, RpcServer
 from libs.common.contracts.auth import BlockUser, Done
 from libs.common.contracts.limits import Limits
-from services.device.telemetry.ledger import Totals
+from services.device.telemetry.ledger import LedgerTotals
 from tests.integration.device.telemetry.world import World
 
 
@@ -51,7 +51,7 @@ async def test_redelivered_messages_are_not_counted_again(world: World):
         for message in again:
             await message.nak()
     await process.ingest.handle(await world.fetch(20))
-    assert await process.ledger.totals() == Totals(stored=20, rejected=0)
+    assert await process.ledger.totals() == LedgerTotals(stored=20, rejected=0)
 
 
 async def test_rejected_messages_are_kept_up_to_a_number_of_bytes(world: World):
@@ -61,7 +61,7 @@ async def test_rejected_messages_are_kept_up_to_a_number_of_bytes(world: World):
     for _ in range(20):
         await world.say(sn, b"x" * 700)
     await process.ingest.handle(await world.fetch(20))
-    assert await process.ledger.totals() == Totals(stored=0, rejected=20)
+    assert await process.ledger.totals() == LedgerTotals(stored=0, rejected=20)
     bodies = [body for _, body in await world.said(DEAD)]
     assert len([body for body in bodies if body["payload"]]) == 3
     (summary,) = [body for body in bodies if not body["payload"]]

@@ -24,7 +24,7 @@ from services.device.lorawan.redecoder import Redecoder
 from services.device.lorawan.schemas import RedecodeProgress
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.partitions import KEY, Partitions
+from services.device.telemetry.partitions import KEY_FORMAT, Partitions
 from services.device.things.product_store import product_id
 from tests.integration.device.telemetry.test_frames import SCRIPT, hear, put_codec
 from tests.integration.device.telemetry.world import RETENTION_MS, TSL, World, _property
@@ -493,7 +493,7 @@ async def told(world: World, first: int) -> dict[int, list[str]]:
     """History of ten devices: what there is of each moment."""
     found: dict[int, list[str]] = defaultdict(list)
     for row in await world.stored():
-        device, ts, _ = KEY.unpack(row["_id"])
+        device, ts, _ = KEY_FORMAT.unpack(row["_id"])
         if first <= device < first + 10:
             found[10 * ts + device - first].append(str(row["p"]))
     return {key: sorted(values) for key, values in found.items()}

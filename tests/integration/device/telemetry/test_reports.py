@@ -11,8 +11,8 @@ from libs.common.bus import DEAD, UPLINK, BatchConsumer
 from libs.common.identity import Kind, Principal
 from libs.common.store.mongo import Session
 from services.device.registry.products.service import ProductService
-from services.device.telemetry.ledger import Totals
-from services.device.telemetry.partitions import KEY
+from services.device.telemetry.ledger import LedgerTotals
+from services.device.telemetry.partitions import KEY_FORMAT
 from services.device.things.product_model import PutProduct
 from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import DURABLE, World
@@ -34,7 +34,7 @@ async def test_a_report_is_stored_shown_and_announced_before_it_is_acknowledged(
     assert subject == "event.default.device.7.reported"
     assert (body["ts"], body["properties"]) == (ts, {"temperature": 20.0})
     await world.drained()
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
 
 
 async def test_bad_properties_are_refused_one_by_one(world: World):
@@ -46,7 +46,7 @@ async def test_bad_properties_are_refused_one_by_one(world: World):
     (_, (subject, rejected)) = await world.said()
     assert subject == "event.default.device.7.rejected"
     assert [fault["path"] for fault in rejected["faults"]] == ["properties.temperature"]
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
 
 
 async def test_a_report_of_an_unknown_sn_is_in_dead_and_counted(world: World):
@@ -56,7 +56,7 @@ async def test_a_report_of_an_unknown_sn_is_in_dead_and_counted(world: World):
     ((subject, body),) = await world.said(DEAD)
     assert subject == "dead.uplink.NOBODY"
     assert "there is no device" in body["reason"]
-    assert await world.totals() == Totals(stored=0, rejected=1)
+    assert await world.totals() == LedgerTotals(stored=0, rejected=1)
 
 
 async def test_a_redelivered_batch_changes_nothing(world: World):
@@ -70,7 +70,7 @@ async def test_a_redelivered_batch_changes_nothing(world: World):
     messages = await world.fetch(5)
     for process in (world.first, world.first, world.process()):
         await process.ingest.handle(messages)
-    assert await world.totals() == Totals(stored=3, rejected=2)
+    assert await world.totals() == LedgerTotals(stored=3, rejected=2)
     assert len(await world.stored()) == 1
     assert len(await world.said()) == 4
     assert len(await world.said(DEAD)) == 2
@@ -116,7 +116,7 @@ async def test_two_processes_with_the_same_messages_count_them_once(world: World
                 return
 
     await asyncio.gather(*(handle(*one) for one in enumerate(parts)))
-    assert await world.totals() == Totals(stored=200, rejected=20)
+    assert await world.totals() == LedgerTotals(stored=200, rejected=20)
     assert len(await world.stored()) == 200
     assert len(await world.said()) == 200
     assert len(await world.said(DEAD)) == 20
@@ -169,7 +169,7 @@ async def test_a_batch_that_fails_half_way_is_done_whole_the_next_time(
     assert await world.waiting() == 3
     await world.first.ingest.handle(messages)
     assert [body["properties"]["temperature"] for _, body in await world.said()] == [0, 1, 2]
-    assert await world.totals() == Totals(stored=3, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=3, rejected=0)
     await world.drained()
 
 
@@ -180,7 +180,7 @@ async def test_data_storage_off_keeps_latest_values_only(world: World):
     await world.deal(1)
     assert await world.stored() == []
     assert await world.latest_of(7) == {"temperature": 3.0}
-    assert await world.totals() == Totals(stored=1, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=1, rejected=0)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_a_time_that_cannot_be_taken_is_refused(world: World, shift: int, 
     await world.deal(1)
     (reason,) = await world.reasons()
     assert word in reason
-    assert await world.totals() == Totals(stored=0, rejected=1)
+    assert await world.totals() == LedgerTotals(stored=0, rejected=1)
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -215,7 +215,7 @@ async def test_a_clock_that_is_ahead_does_not_block_later_reports(world: World, 
     assert device["electricity"] == 2
     assert device["lastUpdateTime"] < ahead - 60_000
     assert (await world.latest.find_report_times([7]))[7] < ahead - 60_000
-    assert [KEY.unpack(row["_id"])[1] for row in await world.stored()][-1] == ahead
+    assert [KEY_FORMAT.unpack(row["_id"])[1] for row in await world.stored()][-1] == ahead
 
 
 async def test_history_knows_when_a_report_arrived(world: World):
@@ -313,7 +313,7 @@ async def test_a_stream_that_is_made_again_is_consumed_again(
         job.cancel()
         await asyncio.gather(job, return_exceptions=True)
     assert [row["p"]["temperature"] for row in await world.stored()] == [1, 2, 3]
-    assert await world.totals() == Totals(stored=3, rejected=0)
+    assert await world.totals() == LedgerTotals(stored=3, rejected=0)
 
 
 async def test_an_older_report_never_overwrites_a_newer_fact(world: World):

@@ -17,8 +17,8 @@ from libs.common.store.migrations import DAY, set_retention
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore
-from services.device.telemetry.ledger import PAST_PAGE, Totals
-from services.device.telemetry.partitions import DAY_MS, Partitions, history_key, partition_at
+from services.device.telemetry.ledger import TOTALS_PAGE_ID, LedgerTotals
+from services.device.telemetry.partitions import DAY_MS, Partitions, history_key, partition_number
 from services.device.telemetry.retention import HistoryRowLimits, Retention, RetentionSweeper
 from services.device.things.deleted_things import DeletedThings
 from services.device.things.product_store import ProductStore
@@ -107,9 +107,11 @@ async def write(world: World, device: int, *days: int) -> None:
     partitions = Partitions(world.database)
     for age in days:
         ts = now_ms() - age * DAY_MS
-        await partitions.ensure([partition_at(ts)])
+        await partitions.ensure([partition_number(ts)])
         key = history_key(device, ts, 1)
-        await partitions.collection(partition_at(ts)).insert_one({"_id": key, "p": {"age": age}})
+        await partitions.collection(partition_number(ts)).insert_one(
+            {"_id": key, "p": {"age": age}}
+        )
         await world.database["device_events"].insert_one({"_id": key, "e": "e", "o": {"age": age}})
 
 
@@ -261,10 +263,10 @@ async def test_pages_of_processes_that_have_ended_are_added_up(world: World):
     await sweep(world)
     await sweep(world)
 
-    assert await world.totals() == Totals(stored=18, rejected=4)
+    assert await world.totals() == LedgerTotals(stored=18, rejected=4)
     rows = await world.database["ledger"].find().to_list(None)
     assert len(rows) == 2
-    assert {"_id": PAST_PAGE, "stored": 17, "rejected": 4} in rows
+    assert {"_id": TOTALS_PAGE_ID, "stored": 17, "rejected": 4} in rows
 
 
 async def test_commands_end_some_days_after_their_end(world: World):

@@ -41,14 +41,14 @@ from services.device.lorawan.frame_decoder import CodecFrameDecoder
 from services.device.lorawan.frame_store import FrameStore
 from services.device.members.shapes import ShapeStore, ShapeUpdater
 from services.device.migrations import MIGRATIONS
-from services.device.telemetry.batch_store import SEEN_COLLECTION, ReportStore
+from services.device.telemetry.batch_store import SEEN_COLLECTION, BatchStore
 from services.device.telemetry.dead_messages import DeadMessageBuilder
 from services.device.telemetry.device_fields import DeviceFieldUpdater
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.latest_values import LatestValues
-from services.device.telemetry.ledger import Ledger, Totals
+from services.device.telemetry.ledger import Ledger, LedgerTotals
 from services.device.telemetry.partitions import DAY_MS, Partitions
-from services.device.telemetry.quota import Quota
+from services.device.telemetry.quota import MessageQuota
 from services.device.telemetry.retention import Retention
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
@@ -152,7 +152,7 @@ class World:
             retention_ms=RETENTION_MS,
             frame_days=30,
         )
-        store = ReportStore(self.mongo, partitions, ledger, frames)
+        store = BatchStore(self.mongo, partitions, ledger, frames)
         rules = RuleStore(self.database, known, self.commands.wakeups)
         states = AlarmStore(self.mongo, self.outbox, devices, self.commands.wakeups)
         alarms = RuleAlarmTrigger(RuleIndexCache(rules, states))
@@ -168,7 +168,7 @@ class World:
             shapes=ShapeUpdater(ShapeStore(self.database), devices, known),
             commands=commands,
             alarms=alarms,
-            quota=Quota(known, rpc),
+            quota=MessageQuota(known, rpc),
             dead_messages=DeadMessageBuilder(known),
             frames=frames,
             retention_ms=RETENTION_MS,
@@ -249,7 +249,7 @@ class World:
                 rows += await self.database[name].find().sort("_id", 1).to_list(None)
         return rows
 
-    async def totals(self) -> Totals:
+    async def totals(self) -> LedgerTotals:
         return await self.first.ledger.totals()
 
     async def said(self, stream: str = EVENTS) -> list[tuple[str, Any]]:

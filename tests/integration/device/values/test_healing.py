@@ -23,7 +23,12 @@ from services.device.lorawan import healing as working
 from services.device.lorawan.codec_service import CodecService
 from services.device.lorawan.healing import Healer
 from services.device.lorawan.wiring import wire_codecs, wire_lorawan
-from services.device.telemetry.partitions import KEY, Partitions, history_key, partition_at
+from services.device.telemetry.partitions import (
+    KEY_FORMAT,
+    Partitions,
+    history_key,
+    partition_number,
+)
 from services.device.telemetry.wiring import wire_telemetry
 from tests.integration.device.values import lora
 from tests.integration.device.values.lora import MODEL, SCRIPT, Server, serving
@@ -147,9 +152,9 @@ async def history(world: World, device: int, first: int, last: int) -> list[tupl
     """Return the history of a device in the order of time."""
     found = []
     keys = {"$gte": history_key(device, first, 0), "$lte": history_key(device, last, 2**63)}
-    for week in range(partition_at(first), partition_at(last) + 1):
+    for week in range(partition_number(first), partition_number(last) + 1):
         rows = Partitions(world.database).collection(week).find({"_id": keys}, sort=[("_id", 1)])
-        found += [(KEY.unpack(row["_id"])[1], row["p"]) async for row in rows]
+        found += [(KEY_FORMAT.unpack(row["_id"])[1], row["p"]) async for row in rows]
     return found
 
 

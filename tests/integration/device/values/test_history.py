@@ -18,12 +18,14 @@ from libs.common.store.ids import IdAllocator
 from libs.common.things import entity_id
 from services.device.commands.service import CommandService
 from services.device.entities.console import READERS
-from services.device.telemetry.partitions import DAY_MS, SPAN_MS, Partitions, history_key
+from services.device.telemetry.partitions import DAY_MS, PARTITION_MS, Partitions, history_key
 from tests.carrier import NoCarrier
 from tests.integration.device.values.world import LAMP, World, param, property_of
 
 NOW = int(time.time() * 1000)
-T = NOW // SPAN_MS * SPAN_MS  # a partition begins here: what is before it is in another one
+T = (
+    NOW // PARTITION_MS * PARTITION_MS
+)  # a partition begins here: what is before it is in another one
 START, END = T - 10_000, T + 10_000
 
 
@@ -483,7 +485,7 @@ async def test_an_export_has_the_whole_history(world: World):
     thing, ids = await lamp(world, "H-8")
     partition = Partitions(world.database)
     await world.history(thing, (T, {"level": 0}))
-    collection = partition.collection(T // SPAN_MS)
+    collection = partition.collection(T // PARTITION_MS)
     first = await collection.find_one({"p.level": 0, "_id": {"$gte": thing.to_bytes(8, "big")}})
     rows = [
         {"_id": first["_id"][:16] + (at + 10).to_bytes(8, "big"), "p": {"level": at}}

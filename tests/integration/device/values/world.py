@@ -45,7 +45,7 @@ from services.device.migrations import MIGRATIONS
 from services.device.process import Foundation, wire_foundation
 from services.device.registry.products.service import ProductService
 from services.device.settings import DeviceSettings
-from services.device.telemetry.partitions import Partitions, history_key, partition_at
+from services.device.telemetry.partitions import Partitions, history_key, partition_number
 from services.device.telemetry.wiring import CONSUMER_NAME
 from services.device.things.product_model import PutProduct
 from services.management.builtin.direct import Direct, System
@@ -260,9 +260,9 @@ class World(AskedByUsers):
         """Write history as ingest does: time in ms and properties."""
         partitions = Partitions(self.database)
         for at, (ts, properties) in enumerate(rows):
-            await partitions.ensure([partition_at(ts)])
+            await partitions.ensure([partition_number(ts)])
             document = {"_id": history_key(thing_id, ts, at), "p": dict(properties)}
-            await partitions.collection(partition_at(ts)).insert_one(document)
+            await partitions.collection(partition_number(ts)).insert_one(document)
 
     @asynccontextmanager
     async def hosting(self, lamps: Lamps) -> AsyncIterator[IntegrationHost]:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from libs.common.tsl import InvalidValues, hidden_texts, keep_given, mask_text
-from services.device.telemetry.events import holds_write_only
+from services.device.telemetry.events import concerns_write_only
 from tests.unit.common.tsl.documents import prop, tsl
 
 THING = tsl(
@@ -170,14 +170,14 @@ def test_accepted_gives_the_members_that_were_sent_as_they_were_checked():
 def test_what_may_be_a_write_only_value_by_its_name_is_known_by_its_fault(given):
     (fault,) = THING.check_decoded(given)[1]
 
-    assert holds_write_only([fault])
+    assert concerns_write_only([fault])
 
 
 def test_a_fault_shows_a_value_without_what_bears_the_name_of_a_write_only_member():
     (fault,) = THING.check_report({"temperature": {"pin": "8642", "unit": "C"}})[1]
 
     assert fault.args["value"] == {"pin": "******", "unit": "C"}
-    assert not holds_write_only(THING.check_report({"humidity": 5, "temperature": "x"})[1])
+    assert not concerns_write_only(THING.check_report({"humidity": 5, "temperature": "x"})[1])
 
 
 @pytest.mark.parametrize("key", ["temperature", "unknown"])

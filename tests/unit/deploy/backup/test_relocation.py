@@ -12,7 +12,7 @@ from deploy.backup import relocation
 from deploy.backup.relocation import Relocation
 from deploy.backup.tenant_collections import find_collection
 from libs.common.identity.seal import Seal
-from services.device.telemetry.partitions import KEY
+from services.device.telemetry.partitions import KEY_FORMAT
 from services.workflow.vault import Vault
 
 THING, FLOW = 1_000_002, 1_000_007
@@ -120,9 +120,9 @@ def test_canvases_move_with_their_widgets() -> None:
 
 def test_a_key_of_history_keeps_its_time_and_sequence() -> None:
     """Only the device changes."""
-    record = {"_id": KEY.pack(THING, 1_700_000_000_000, 9)}
+    record = {"_id": KEY_FORMAT.pack(THING, 1_700_000_000_000, 9)}
     (found,) = relocate("device.history_20240101", record, make_relocation()).values()
-    assert KEY.unpack(found) == (THING + 500, 1_700_000_000_000, 9)
+    assert KEY_FORMAT.unpack(found) == (THING + 500, 1_700_000_000_000, 9)
 
 
 @pytest.mark.parametrize(

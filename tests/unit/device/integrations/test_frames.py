@@ -10,7 +10,7 @@ from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import up
 from libs.common.contracts.frames import DeviceFrame, Frame, Reception, SendFrames
 from services.device.lorawan.rpc import MAX_UNCHANGED_FRAME_BYTES, FrameRpc, SendRawFrames
-from services.device.telemetry.batch import sort_batch
+from services.device.telemetry.batch import build_batch
 from services.device.telemetry.uplink import read_uplink
 from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
@@ -104,7 +104,7 @@ async def test_ingest_refuses_a_frame_of_a_device_that_has_changed_hands(
     new = thing(**{"sn": "F-1", "integration": "lora", "tenant": "t", **owner})
     for headers in (sent.headers, None):
         message = Msg(None, subject=sent.subject, reply=reply, data=sent.payload, headers=headers)  # type: ignore[arg-type]
-        batch = sort_batch([read_uplink(message)], {"F-1": new}, 10**15)
+        batch = build_batch([read_uplink(message)], {"F-1": new}, 10**15)
         if taken or headers is None:
             assert [one for _, one in batch.undecoded] == [new]
         else:

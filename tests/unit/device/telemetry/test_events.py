@@ -5,7 +5,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from libs.common.bus.subjects import up
-from services.device.telemetry.batch import sort_batch
+from services.device.telemetry.batch import build_batch
 from services.device.telemetry.events import build_events, dead_message
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
@@ -36,7 +36,7 @@ def uplink(payload: bytes, channel: str = "report") -> Uplink:
 
 def said(payload: bytes, mine: Thing, channel: str = "report") -> list[bytes]:
     """Return all that is published of a message: events, and entries of `DEAD`."""
-    batch = sort_batch([uplink(payload, channel)], {"SN7": mine}, 10**15)
+    batch = build_batch([uplink(payload, channel)], {"SN7": mine}, 10**15)
     entries = [
         dead_message(one.uplink, one.thing, one.reason, one.faults) for one in batch.rejected
     ]

@@ -30,7 +30,7 @@ class FailingIngest(Ingest):
             raise ValueError("bad value")
         self.done.append((numbers, slow))
 
-    async def _finish(self, uplinks: Any, batch: Batch, messages: list[Msg]) -> None:
+    async def _store_and_announce(self, uplinks: Any, batch: Batch, messages: list[Msg]) -> None:
         self.dead.append(batch)
 
 
@@ -38,7 +38,7 @@ class FailingIngest(Ingest):
 def ingest() -> FailingIngest:
     """Return ingest whose store and bus answer."""
     parts: dict[str, Any] = {field.name: Mock() for field in fields(Ingest) if field.init}
-    parts["store"].check = AsyncMock()
+    parts["store"].check_writable = AsyncMock()
     parts["bus"].js.stream_info = AsyncMock()
     parts["things"].find_by_sn = AsyncMock(return_value={})
     return FailingIngest(**parts)
@@ -79,7 +79,7 @@ async def test_nothing_is_moved_while_a_server_does_not_answer(
     ingest: FailingIngest, part: str
 ) -> None:
     """The whole batch is delivered again."""
-    answer: Any = ingest.store.check if part == "store" else ingest.bus.js.stream_info
+    answer: Any = ingest.store.check_writable if part == "store" else ingest.bus.js.stream_info
     answer.side_effect = StoreError("no answer")
     for _ in range(MAX_FAILURES + 1):
         with pytest.raises(ValueError, match="bad value"):

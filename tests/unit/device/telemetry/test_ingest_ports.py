@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from libs.common.bus.subjects import up
 from libs.common.contracts.frames import Frame
 from services.device.telemetry import ingest as ingesting
-from services.device.telemetry.batch import Batch, KeptFrame, sort_batch
+from services.device.telemetry.batch import Batch, KeptFrame, build_batch
 from services.device.telemetry.ingest import Ingest
 from services.device.telemetry.ports import AlarmTrigger, CommandCloser, FrameDecoder
 from services.device.telemetry.uplink import Uplink, read_uplink
@@ -48,10 +48,10 @@ class Fake(FrameDecoder, CommandCloser, AlarmTrigger):
                 batch.frames.append(KeptFrame(uplink, one, frame, NOW, "", 1))
         return {one.tenant for _, one in batch.undecoded}
 
-    async def remove_stored(self, batch: Batch) -> None:
+    async def mark_stored_as_duplicates(self, batch: Batch) -> None:
         raise AssertionError
 
-    def document(self, frame: KeptFrame) -> tuple[str, dict[str, Any]]:
+    def build_document(self, frame: KeptFrame) -> tuple[str, dict[str, Any]]:
         raise AssertionError
 
     async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
@@ -60,7 +60,7 @@ class Fake(FrameDecoder, CommandCloser, AlarmTrigger):
     async def confirm_by_reports(self, reports: Sequence[Any]) -> None:
         self.asked.append(f"confirm by {len(reports)}")
 
-    async def prepare(self) -> None:
+    async def refresh_rules(self) -> None:
         self.asked.append("rules")
 
     async def messages_for_batch(self, batch: Batch) -> list[Any]:
@@ -85,7 +85,7 @@ class _Things:
 class _Slow:
     """Lets messages of late tenants wait, as `SlowCodecs` does."""
 
-    async def separate(
+    async def queue_slow(
         self, uplinks: Any, things: Any, refused: Any, late: Any = ()
     ) -> list[Uplink]:
         return [uplink for uplink in uplinks if things[uplink.sn].tenant not in late]
@@ -102,17 +102,17 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
 
     class Values:
         apply, update = fake._note("values"), fake._note("facts")
-        update_times = fake._note("times")
+        update_report_times = fake._note("times")
         find_oversized = fake._note("limits", {})
 
-        def may_exceed(self, thing_id: int, size: int) -> bool:
+        def may_exceed_limit(self, thing_id: int, size: int) -> bool:
             return False
 
     class Store:
         store = fake._note("store")
 
     class Nothing:
-        def find_excess(self, uplinks: Any, things: Any) -> dict[int, Any]:
+        def find_excess_and_block(self, uplinks: Any, things: Any) -> dict[int, Any]:
             return {}
 
         def build(self, batch: Batch) -> list[Any]:
@@ -125,9 +125,9 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
         fake.asked.append(f"acknowledge {len(messages)}")
 
     monkeypatch.setattr(ingesting, "publish_each", fake._note("publish"))
-    monkeypatch.setattr(ingesting, "notify", fake._note("notify"))
+    monkeypatch.setattr(ingesting, "notify_waiting_senders", fake._note("notify"))
     monkeypatch.setattr(ingesting, "acknowledge", acknowledge)
-    monkeypatch.setattr(ingesting, "SlowCodecs", lambda *_: _Slow())
+    monkeypatch.setattr(ingesting, "SlowCodecQueue", lambda *_: _Slow())
 
     class Bus:
         client = None
@@ -189,14 +189,14 @@ def test_a_batch_keeps_only_some_uplinks():
             [(sn, channel) for sn in ("SN1", "SN2") for channel in channels], 1
         )
     ]
-    batch = sort_batch(uplinks, found, 10**15)
+    batch = build_batch(uplinks, found, 10**15)
     batch.frames = [
         KeptFrame(uplinks[at], one, Frame(data=b"", port=1, counter=1), NOW, "", 1)
         for at, one in ((3, DIRECT), (8, NETWORK))
     ]
     batch.duplicates = [uplinks[3], uplinks[8]]
     batch.keep_only(uplinks[5:])
-    expected = sort_batch(uplinks[5:], found, 10**15)
+    expected = build_batch(uplinks[5:], found, 10**15)
     for name in ("reports", "events", "replies", "undecoded", "rejected"):
         assert getattr(batch, name) == getattr(expected, name)
         assert getattr(batch, name), name

@@ -125,7 +125,7 @@ async def test_the_ledger_is_read_only_when_a_stream_has_changed_or_messages_wai
         return counts.pop(0)
 
     monkeypatch.setattr(ledger, "_read_states", read_states)
-    monkeypatch.setattr(ledger, "_count", count)
+    monkeypatch.setattr(ledger, "_count_uplinks", count)
     left = []
     for seconds in (1, 1, IDLE_PERIOD_SECONDS, IDLE_PERIOD_SECONDS, 1):
         clock.now += seconds

@@ -9,11 +9,11 @@ import pytest
 from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed
 from services.device.telemetry.folded_values import (
     FoldedReports,
-    Reported,
+    ReportTuple,
     RewrittenHistory,
     rewritten_entries,
 )
-from services.device.telemetry.latest_values import TOO_LARGE, LatestValues
+from services.device.telemetry.latest_values import TOO_LARGE_ERROR_CODES, LatestValues
 
 NOT_PRIMARY = 10107
 
@@ -40,7 +40,7 @@ def latest_values() -> LatestValues:
 
 async def test_conflicts_are_repeated_and_values_that_are_too_large_omitted() -> None:
     """The other writes of the batch count as written."""
-    documents: Any = FailingCollection({0: DUPLICATE_KEY, 2: min(TOO_LARGE)})
+    documents: Any = FailingCollection({0: DUPLICATE_KEY, 2: min(TOO_LARGE_ERROR_CODES)})
     changes: Any = dict.fromkeys("abcd")
     assert await latest_values()._write(documents, changes) == (4, ["a"])
     assert documents.ordered == [False]
@@ -74,17 +74,17 @@ def test_older_reports_add_only_to_objects_and_missing_properties(
     values: dict[str, Any], complete: bool
 ) -> None:
     """Two values that are no objects are complete."""
-    assert FoldedReports(0, 0, values).hides_older_values(["a", "b"]) is complete
+    assert FoldedReports(0, 0, values).needs_no_older_reports(["a", "b"]) is complete
 
 
 class History:
     """The history of a thing, which counts how often all of it was read."""
 
-    def __init__(self, *reports: Reported) -> None:
+    def __init__(self, *reports: ReportTuple) -> None:
         self.reports = reports
         self.limits: list[int | None] = []
 
-    async def read(self, limit: int | None) -> AsyncIterator[Sequence[Reported]]:
+    async def read(self, limit: int | None) -> AsyncIterator[Sequence[ReportTuple]]:
         self.limits.append(limit)
         yield self.reports
 

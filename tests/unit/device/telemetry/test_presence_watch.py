@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.auth import Connection
 from services.device.telemetry import presence_watch as looks
 from services.device.telemetry.presence_watch import ConnectionScan
-from services.device.telemetry.system_account import ConnectedUser, ConnectionRows
+from services.device.telemetry.system_account import ConnectedUser, ConnzPage
 
 PAGE, OVERLAP = 10, 3
 
@@ -25,10 +25,10 @@ class Server:
     def __init__(self, number: int) -> None:
         self.open = list(range(1, number + 1))
 
-    async def page(self, server: str, offset: int) -> ConnectionRows:
+    async def page(self, server: str, offset: int) -> ConnzPage:
         some = self.open[offset : offset + PAGE]
         users = [ConnectedUser(Connection(server, cid), f"SN{cid}") for cid in some]
-        return ConnectionRows(some[0] if some else 0, some[-1] if some else 0, len(some), users)
+        return ConnzPage(some[0] if some else 0, some[-1] if some else 0, len(some), users)
 
 
 def nothing() -> None:

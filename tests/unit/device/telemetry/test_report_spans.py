@@ -4,7 +4,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from libs.common.telemetry import tracing
-from services.device.telemetry.ingest import ReportSpans
+from services.device.telemetry.ingest import UplinkSpans
 from services.device.telemetry.uplink import Uplink
 from tests.spans import kept_spans
 
@@ -21,9 +21,9 @@ def uplink(sequence: int, trace: str = "") -> Uplink:
 def test_a_batch_joins_traces_and_keeps_them_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message has its trace, the batch its own; links lead from one to the other."""
     kept = kept_spans(monkeypatch)
-    spans = ReportSpans([uplink(1), uplink(2), uplink(3, SENT)])
+    spans = UplinkSpans([uplink(1), uplink(2), uplink(3, SENT)])
     with spans.batch_span():
-        spans.reject([spans.uplinks[1]])
+        spans.mark_rejected([spans.uplinks[1]])
     (*reports,) = (span for span in kept.get_finished_spans() if span.name == "ingest message")
     (joined,) = (span for span in kept.get_finished_spans() if span.name == "ingest batch")
     assert len({one.context.trace_id for one in (*reports, joined)}) == 4
@@ -40,7 +40,7 @@ def test_an_mqtt_report_that_is_not_chosen_has_no_span(monkeypatch: pytest.Monke
     """One that goes on with a trace has: that was decided before."""
     kept = kept_spans(monkeypatch)
     monkeypatch.setattr(tracing.Sampling, "share", 0.0)
-    spans = ReportSpans([uplink(1), uplink(2, SENT)])
+    spans = UplinkSpans([uplink(1), uplink(2, SENT)])
     with spans.batch_span():
         pass
     assert [bool(one.trace) for one in spans.uplinks] == [False, True]

@@ -7,8 +7,13 @@ import pytest
 from nats.aio.msg import Msg
 
 from libs.common.errors import InvalidInput, MalformedRequest
-from services.device.telemetry.http_ingest import read_entries, sort_entries
-from services.device.telemetry.uplink import FULL_BATCH, MAX_PAYLOAD, check_message, may_linger
+from services.device.telemetry.http_ingest import split_entries, validate_entries
+from services.device.telemetry.uplink import (
+    FULL_BATCH_MESSAGES,
+    MAX_PAYLOAD_BYTES,
+    check_message,
+    may_linger,
+)
 from services.device.things.model import Thing
 from tests.unit.device.things.examples import thing
 
@@ -19,15 +24,15 @@ DEEP = b"[" * 200_000 + b"]" * 200_000
 
 def test_one_entry_and_an_array_are_distinguished():
     """Leading white space changes nothing, and entries keep their bytes."""
-    assert read_entries(b' {"a": 1}') == ([b' {"a": 1}'], False)
-    assert read_entries(b' [{"a": 1}, 2 ]') == ([b'{"a": 1}', b"2"], True)
+    assert split_entries(b' {"a": 1}') == ([b' {"a": 1}'], False)
+    assert split_entries(b' [{"a": 1}, 2 ]') == ([b'{"a": 1}', b"2"], True)
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1,", b"{} {}", b"nope", DEEP])
 def test_a_body_that_is_no_json_is_malformed(body: bytes):
     """400 with the code of a syntax error."""
     with pytest.raises(MalformedRequest):
-        read_entries(body)
+        split_entries(body)
 
 
 @pytest.mark.parametrize(("count", "good"), [(0, False), (1, True), (1000, True), (1001, False)])
@@ -35,10 +40,10 @@ def test_an_array_has_one_to_a_thousand_entries(count: int, *, good: bool):
     """More or less is a 400 that says so."""
     body = msgspec.json.encode([{}] * count)
     if good:
-        assert len(read_entries(body)[0]) == count
+        assert len(split_entries(body)[0]) == count
     else:
         with pytest.raises(InvalidInput, match="1 to 1000"):
-            read_entries(body)
+            split_entries(body)
 
 
 @pytest.fixture
@@ -54,9 +59,9 @@ def test_entries_are_accepted_and_refused_one_by_one(mine: Thing):
         b'{"properties":{"temperature":1,"nope":2}}',
         b'{"ts":%d,"properties":{"temperature":1}}' % (NOW + 600_000),
         b'{"properties":' + DEEP[:100_000] + b"}",
-        b'{"properties":{"temperature":' + b" " * MAX_PAYLOAD + b"1}}",
+        b'{"properties":{"temperature":' + b" " * MAX_PAYLOAD_BYTES + b"1}}",
     ]
-    accepted, refused, whole = sort_entries("report", mine, entries, NOW, RETENTION)
+    accepted, refused, whole = validate_entries("report", mine, entries, NOW, RETENTION)
     assert accepted == [entries[0], entries[2]]
     assert [(one.index, one.field) for one in refused] == [
         (1, "properties.temperature"),
@@ -79,7 +84,7 @@ def test_events_are_checked_whole(mine: Thing):
         b'{"eventId":"nope","outputs":{}}',
         b'{"eventId":"alarm","outputs":{"level":"x"}}',
     ]
-    accepted, refused, _ = sort_entries("event", mine, entries, NOW, RETENTION)
+    accepted, refused, _ = validate_entries("event", mine, entries, NOW, RETENTION)
     assert accepted == entries[:1]
     assert [one.index for one in refused] == [1, 2]
 
@@ -127,7 +132,7 @@ def test_a_small_batch_of_reports_over_http_may_linger():
     """Also with traces, and in partitions; a larger batch gains nothing."""
     traced = message("uplink.0.sn1.event", traceparent="00-1-1-01")
     assert may_linger([REPORT, traced])
-    assert not may_linger([REPORT] * FULL_BATCH)
+    assert not may_linger([REPORT] * FULL_BATCH_MESSAGES)
 
 
 @pytest.mark.parametrize("urgent", LATER.values(), ids=LATER)
