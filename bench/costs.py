@@ -20,7 +20,7 @@ import aiomqtt
 from bench.platform import Platform
 from bench.stack import processor_seconds
 from bench.table import Row
-from deploy.platform.openapi import OpenApi
+from deploy.platform.openapi import OpenApiClient
 from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.subjects import up
 
@@ -124,7 +124,7 @@ async def _over_http(platform: Platform, bus: Bus, devices: Devices) -> None:
     await _drained(bus)
 
 
-async def _commands(platform: Platform, api: OpenApi, devices: Devices) -> None:
+async def _commands(platform: Platform, api: OpenApiClient, devices: Devices) -> None:
     async def execute_commands(device: int, sn: str, key: str) -> None:
         async with _client(platform, sn, key) as client:
             await client.subscribe(f"thing/{sn}/down/#", qos=1)
@@ -148,11 +148,11 @@ async def measure(platform: Platform) -> list[Row]:
     password = platform.state["secrets"]["nats.admin"]
     bus = await Bus.connect(platform.nats_url, user="admin", password=password, name="bench")
     url, identity, secret = platform.ready["base_url"], app["client_id"], app["client_secret"]
-    async with OpenApi(url, identity, secret) as api:
+    async with OpenApiClient(url, identity, secret) as api:
         await api.put_product("COST-1", PRODUCT)
         devices = []
         for number in range(DEVICES):
-            device = await api.add_device(f"COST{number}", f"Cost {number}", "COST-1")
+            device = await api.ensure_device(f"COST{number}", f"Cost {number}", "COST-1")
             devices.append((device, *await api.issue_credentials(device)))
         await _over_nats(bus, devices)  # warm-up
         kinds: list[tuple[str, int, Callable[[], Awaitable[None]]]] = [

@@ -140,7 +140,7 @@ def _rows(rounds: list[tuple[Load, Load]]) -> Iterator[Row]:
 
 async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, str, str]:
     """Start all processes; return the two URLs and a token."""
-    redis, device, tokens, gateway, nginx = (ports.choose_free() for _ in range(5))
+    redis, device, tokens, gateway, nginx = (ports.claim_random() for _ in range(5))
     redis_url = f"redis://127.0.0.1:{redis}/0"
     private, public = generate_keys()
     environment = {
@@ -158,9 +158,9 @@ async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, s
     config = directory / "nginx.conf"
     config.write_text(NGINX.format(directory=directory, device=device, tokens=tokens, port=nginx))
     service = [sys.executable, "-m"]
-    redis_program = programs.find(programs.REDIS).path
+    redis_program = programs.find_program(programs.REDIS).path
     for command, port in (
-        (redis_server.bare_command(redis_program, directory, redis), 0),
+        (redis_server.bare_server_command(redis_program, directory, redis), 0),
         ([*service, "bench.gateway", "device"], device),
         ([*service, "bench.gateway", "tokens"], tokens),
         ([*service, "services.gateway"], gateway),

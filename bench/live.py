@@ -22,7 +22,7 @@ from websockets.asyncio.client import ClientConnection, connect
 
 from bench.platform import Platform
 from bench.table import Row
-from deploy.platform.openapi import OpenApi
+from deploy.platform.openapi import OpenApiClient
 from libs.common.contracts.mqtt import WS_PATH, live_topic
 from libs.common.http.server import open_files
 from libs.common.mqtt import encode_packet
@@ -82,10 +82,10 @@ def _url(ready: dict[str, Any]) -> str:
 async def _devices(ready: dict[str, Any]) -> list[tuple[str, str]]:
     app = ready["application"]
     found = []
-    async with OpenApi(ready["base_url"], app["client_id"], app["client_secret"]) as api:
+    async with OpenApiClient(ready["base_url"], app["client_id"], app["client_secret"]) as api:
         await api.put_product("LIVE-1", PRODUCT)
         for number in range(DEVICES):
-            device_id = await api.add_device(f"LIVE{number:04}", f"Live {number}", "LIVE-1")
+            device_id = await api.ensure_device(f"LIVE{number:04}", f"Live {number}", "LIVE-1")
             found.append(await api.issue_credentials(device_id))
     return found
 

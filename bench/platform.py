@@ -49,9 +49,9 @@ class Platform:
 
     def __init__(self, directory: Path, **settings: str) -> None:
         self.directory = directory
-        self.port = ports.choose_free()
-        self.mqtt_port = ports.choose_free()
-        nats = ports.choose_free()
+        self.port = ports.claim_random()
+        self.mqtt_port = ports.claim_random()
+        nats = ports.claim_random()
         self.nats_url = f"nats://127.0.0.1:{nats}"
         command = [str(Path(sys.executable).with_name("thingway")), "up", "--data", str(directory)]
         listeners = [

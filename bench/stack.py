@@ -33,7 +33,7 @@ class Stack:
 
     def start(self, module: str, **environment: str) -> tuple[subprocess.Popen[bytes], int]:
         """Start `python -m module`; return it with its port."""
-        port = ports.choose_free()
+        port = ports.claim_random()
         _, public = generate_keys()
         child = subprocess.Popen(
             [sys.executable, "-m", module],
@@ -63,8 +63,8 @@ class Stack:
 async def stack() -> AsyncIterator[Stack]:
     """Start the servers; stop everything afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="thingway-bench-"))
-    mongo_port, nats_port = ports.choose_free(), ports.choose_free()
-    mqtt_port = ports.choose_free()
+    mongo_port, nats_port = ports.claim_random(), ports.claim_random()
+    mqtt_port = ports.claim_random()
     data = directory / "mongo"
     data.mkdir()
     config = directory / "nats.conf"
@@ -74,8 +74,10 @@ async def stack() -> AsyncIterator[Stack]:
         f'jetstream {{ store_dir: "{directory}/nats", sync_interval: "100ms" }}\n'
     )
     commands = [
-        mongo_server.bare_command(programs.find(programs.MONGOD).path, data, mongo_port),
-        [str(programs.find(programs.NATS).path), "-c", str(config)],
+        mongo_server.bare_server_command(
+            programs.find_program(programs.MONGOD).path, data, mongo_port
+        ),
+        [str(programs.find_program(programs.NATS).path), "-c", str(config)],
     ]
     children = [
         subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -90,7 +92,7 @@ async def stack() -> AsyncIterator[Stack]:
     )
     try:
         async with asyncio.timeout(60):
-            await mongo_server.initiate(mongo_port)
+            await mongo_server.initiate_replica_set(mongo_port)
         yield running
     finally:
         for child in reversed(children):

@@ -18,7 +18,7 @@ from bench.live import PRODUCT
 from bench.platform import Platform
 from bench.stack import ROOT
 from deploy.platform import admin
-from deploy.platform.openapi import OpenApi
+from deploy.platform.openapi import OpenApiClient
 from deploy.platform.state import Addresses
 from libs.common.contracts.auth import ApplicationSecret, CreateApplication
 
@@ -30,7 +30,7 @@ class Tenant:
     """A tenant with an application, a user, a flow and devices."""
 
     name: str
-    api: OpenApi
+    api: OpenApiClient
     application: Login
     app_token: str
     token: str
@@ -68,7 +68,7 @@ async def create_tenant(
     request = CreateApplication(name=name, tenant=name, events=True)
     password = platform.state["secrets"]["nats.admin"]
     addresses = Addresses("", "", platform.nats_url)
-    async with admin.connect(addresses, password) as operator:
+    async with admin.connect_rpc(addresses, password) as operator:
         app = await operator.call("rpc.auth.create_application", request, ApplicationSecret)
     login = {"username": f"{name}@example.com", "password": PASSWORD}
     client = {"client_id": made["clientId"], "client_secret": made["clientSecret"]}
@@ -89,12 +89,12 @@ async def create_tenant(
         bearer = {"Authorization": f"Bearer {token}"}
         async with http.post("/workflow/flows/design", json=body, headers=bearer) as answer:
             flow = str((await data(answer))["id"])
-    api = await stack.enter_async_context(OpenApi(base, app.client_id, app.client_secret))
+    api = await stack.enter_async_context(OpenApiClient(base, app.client_id, app.client_secret))
     application = Login(app.client_id, app.client_secret)
     tenant = Tenant(name, api, application, app_token, token, urlencode(form), hook, flow)
     await api.put_product("LIVE", {**PRODUCT, "snPrefixes": []})
     for number in range(devices):
-        device_id = await api.add_device(f"{name.upper()}{number}", f"Device {number}", "LIVE")
+        device_id = await api.ensure_device(f"{name.upper()}{number}", f"Device {number}", "LIVE")
         tenant.devices.append((device_id, Login(*await api.issue_credentials(device_id))))
     return tenant
 

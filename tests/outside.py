@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import AsyncIterator
 
-from deploy.platform.nats_grants import RELAY
+from deploy.platform.nats_grants import RELAY_USER
 from libs.common.bus import Bus
 from libs.common.jobs import run_in_background
 from services.gateway.relay.rules import Sender
@@ -29,7 +29,7 @@ class Unlimited(RelayQuota):
 @contextlib.asynccontextmanager
 async def relaying(url: str, password: str) -> AsyncIterator[Relay]:
     """Pass on what is said outside, as long as the block lasts."""
-    bus = await Bus.connect(url, user=RELAY, password=password, name="relay")
+    bus = await Bus.connect(url, user=RELAY_USER, password=password, name="relay")
     relay = Relay(bus, Unlimited())
     async with run_in_background(relay.run()):
         await relay.start()

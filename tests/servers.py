@@ -27,7 +27,7 @@ from deploy.local.process import (
     PROJECT_ROOT,
     ProcessSpec,
     base_environment,
-    end_with_process,
+    build_end_with_process,
     spawn,
     terminate,
 )
@@ -151,20 +151,20 @@ def _wait_for_end(pid: int) -> None:
 
 @contextlib.contextmanager
 def _nats(kind: str, directory: Path) -> Iterator[str]:
-    port = ports.choose_free()
+    port = ports.claim_random()
     if kind == "containers":
         with containers.nats(port):
             _wait_for_nats(port)
             yield f"nats://127.0.0.1:{port}"
         return
-    program = programs.find(programs.NATS).path
+    program = programs.find_program(programs.NATS).path
     process = subprocess.Popen(
         [program, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", directory],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        preexec_fn=end_with_process(os.getpid()),
+        preexec_fn=build_end_with_process(os.getpid()),
     )
     try:
         _wait_for_nats(port)
@@ -202,12 +202,12 @@ async def _host(kind: str, directory: Path, owner: int) -> None:
 
 async def _serve(kind: str, directory: Path) -> None:
     """Start the shared servers, tell the workers, and keep them until cancelled."""
-    mongo_port = ports.choose_free()
-    redis_port = ports.choose_free()
+    mongo_port = ports.claim_random()
+    redis_port = ports.claim_random()
     run = containers.host if kind == "containers" else _embedded
     async with run(directory, mongo_port, redis_port):
         async with asyncio.timeout(60):
-            await mongo_server.initiate(mongo_port)
+            await mongo_server.initiate_replica_set(mongo_port)
         redis_url = f"redis://127.0.0.1:{redis_port}"
         await redis_server.wait_ready(redis_url)
         mongo_url = f"mongodb://127.0.0.1:{mongo_port}/?replicaSet=rs0&directConnection=true"
@@ -220,13 +220,13 @@ async def _serve(kind: str, directory: Path) -> None:
 async def _embedded(directory: Path, mongo_port: int, redis_port: int):
     commands = {
         "mongod": [
-            *mongo_server.bare_command(
-                programs.find(programs.MONGOD).path, _made(directory / "mongo"), mongo_port
+            *mongo_server.bare_server_command(
+                programs.find_program(programs.MONGOD).path, _made(directory / "mongo"), mongo_port
             ),
             *_CLOSING_FILES,
         ],
-        "redis": redis_server.bare_command(
-            programs.find(programs.REDIS).path,
+        "redis": redis_server.bare_server_command(
+            programs.find_program(programs.REDIS).path,
             _made(directory / "redis"),
             redis_port,
             {"databases": str(_MAX_WORKERS)},

@@ -71,7 +71,7 @@ class Answers(Contest):
         """Report large values; return the device with the history, and its entities."""
         logins = []
         for number in range(20):
-            device = await arena.loud.api.add_device(f"LARGE{number}", "Large", "generic")
+            device = await arena.loud.api.ensure_device(f"LARGE{number}", "Large", "generic")
             logins.append((device, *await arena.loud.api.issue_credentials(device)))
         first = logins[0]
         for _ in range(RECORDS):

@@ -53,7 +53,7 @@ class LargeValues(Contest):
         await api.put_product("LARGE", {"name": "L", "snPrefixes": [], "tsl": _tsl(*names)})
         self.logins = []
         for number in range(DEVICES):
-            device = await api.add_device(f"LARGE{number}", f"Large {number}", "LARGE")
+            device = await api.ensure_device(f"LARGE{number}", f"Large {number}", "LARGE")
             self.logins.append(await api.issue_credentials(device))
         turns = iter([(login, name) for name in names[1:] for login in self.logins])
 

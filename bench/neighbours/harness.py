@@ -279,7 +279,7 @@ async def _drained(contest: Contest, arena: Arena) -> tuple[int, float]:
     platform = arena.platform
     addresses = Addresses("", "", platform.nats_url)
     began = time.monotonic()
-    operator = await admin.log_in(addresses, platform.state["secrets"]["nats.admin"])
+    operator = await admin.log_in_once(addresses, platform.state["secrets"]["nats.admin"])
     try:
         while True:
             left = await contest.pending(arena)

@@ -101,7 +101,7 @@ class Notifications(Contest):
         runner = web.AppRunner(app)
         await runner.setup()
         arena.stack.push_async_callback(runner.cleanup)
-        port = ports.choose_free()
+        port = ports.claim_random()
         await web.TCPSite(runner, "127.0.0.1", port).start()
         return port
 

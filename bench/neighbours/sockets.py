@@ -33,7 +33,7 @@ class Sockets(Contest):
         tsl = PRODUCT["tsl"] | {"properties": properties}  # type: ignore[operator]
         api = arena.loud.api
         await api.put_product(MODEL, {**PRODUCT, "snPrefixes": [], "tsl": tsl})
-        device_id = await api.add_device("WIDE0", "Wide", MODEL)
+        device_id = await api.ensure_device("WIDE0", "Wide", MODEL)
         self.login = await api.issue_credentials(device_id)
         self._reported: dict[float, asyncio.Future[None]] = {}
         _, quiet = arena.quiet.devices[0]

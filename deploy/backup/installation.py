@@ -31,7 +31,7 @@ from deploy.backup.records import (
 from deploy.backup.stores import DATABASES, Stores
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
-from deploy.platform.nats_grants import ADMIN, BACKUP
+from deploy.platform.nats_grants import ADMIN_USER, BACKUP_USER
 from libs.common.bus import Bus
 from libs.common.bus.streams import MQTT, UPLINK
 from libs.common.clock import now_ms
@@ -50,7 +50,7 @@ async def back_up_installation(stores: Stores, write: WriteRecord, log: Log) -> 
     await write(Secrets(msgspec.json.encode(stores.state)))
     async with (
         stores.connect_reader() as client,
-        stores.connect_bus(BACKUP) as bus,
+        stores.connect_bus(BACKUP_USER) as bus,
         databases.extend_snapshot_history(client, log),
     ):
         snapshots, at = await _write_stream_snapshots(
@@ -139,7 +139,7 @@ async def _write_later_messages(
 
 async def check_logins(stores: Stores) -> None:
     """Log in to all stores as a restore does; raise the error of a rejection."""
-    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN) as bus:
+    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
         for name, client in clients.items():
             await client[name].list_collection_names()
         await streams.read_position(bus, UPLINK)
@@ -148,7 +148,7 @@ async def check_logins(stores: Stores) -> None:
 
 async def require_empty_stores(stores: Stores) -> None:
     """Raise `CommandError` unless MongoDB, NATS and Redis are empty."""
-    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN) as bus:
+    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
         for name, client in clients.items():
             await DatabaseRestore(client, name).require_empty()
         for name in streams.SNAPSHOT_STREAMS:
@@ -170,7 +170,7 @@ async def restore_installation(
     databases stay marked, and their content is unusable.
     """
     await require_empty_stores(stores)
-    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN) as bus:
+    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
         restores = {name: DatabaseRestore(client, name) for name, client in clients.items()}
         target = _RestoreTarget(bus, restores, replicas)
         await target.mark_databases()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from deploy.platform.errors import CommandError
-from deploy.platform.files import create_private_directory, writing_private
+from deploy.platform.files import create_private_directory, open_private_file
 from libs.common.clock import from_ms
 
 S3_SCHEME = "s3://"
@@ -95,7 +95,7 @@ class FolderStorage:
             with contextlib.suppress(FileNotFoundError):  # another backup may rename it
                 if path.stat().st_mtime < time.time() - MAX_BACKUP_SECONDS:
                     path.unlink()
-        with writing_private(self.directory / name) as out:
+        with open_private_file(self.directory / name) as out:
             yield out
 
     def open_backup(self, name: str) -> AbstractContextManager[BinaryIO]:

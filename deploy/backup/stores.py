@@ -57,7 +57,7 @@ class Stores:
     def connect_administrator(self) -> AbstractAsyncContextManager[Client]:
         """Connect to MongoDB as its administrator."""
         password = self.state.secrets[mongo_server.ADMIN_SECRET]
-        return databases.connect(self._build_mongo_url(mongo_server.ADMIN, password, "admin"))
+        return databases.connect(self._build_mongo_url(mongo_server.ADMIN_USER, password, "admin"))
 
     @property
     def database_users(self) -> list[DatabaseUser]:
@@ -86,7 +86,7 @@ class Stores:
         """Connect to NATS as one of its users."""
         try:
             password = self.state.secrets.get(f"nats.{user}", "")
-            client = await admin.log_in(self.nats, password, user)
+            client = await admin.log_in_once(self.nats, password, user)
         except (NatsError, OSError, TimeoutError) as error:
             host = _host(self.nats.nats_url)
             raise CommandError(f"NATS at {host} rejects the user {user}: {error!r}") from error

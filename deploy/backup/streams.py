@@ -97,7 +97,7 @@ async def snapshot_stream(client: Client, name: str) -> AsyncIterator[StreamHead
     subscription = await client.subscribe(inbox)
     try:
         # A cluster does not answer a request for the snapshot of a missing stream.
-        if (await call_jetstream(client, f"STREAM.INFO.{name}")).is_missing:
+        if (await call_jetstream(client, f"STREAM.INFO.{name}")).is_stream_missing:
             return
         body = {
             "deliver_subject": inbox,

@@ -27,8 +27,8 @@ from deploy.platform.bootstrap import bootstrap
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
 from deploy.platform.mongo_server import DatabaseUser
-from deploy.platform.nats import ServerFiles
-from deploy.platform.openapi import wait_serving
+from deploy.platform.nats import TlsFiles
+from deploy.platform.openapi import wait_until_ready
 from deploy.platform.ports import LOOPBACK
 from deploy.platform.shares import (
     MONGO_PORT,
@@ -37,15 +37,15 @@ from deploy.platform.shares import (
     REDIS_PORT,
     SERVICE_PORT,
     PartAddresses,
-    Share,
-    bootstrap_state,
-    create_shares,
+    SecretFile,
+    build_bootstrap_state,
+    create_secret_files,
 )
 from deploy.platform.state import Addresses, State
 from libs.common.errors import ThingwayError
 
 STATE_DIRECTORY = Path("/state")
-SHARES_DIRECTORY = Path("/out")
+PART_VOLUMES_DIRECTORY = Path("/out")
 DATA_DIRECTORY = Path("/data")
 """Mount point of MongoDB's and Redis's data volumes in the job `setup`."""
 SECRETS_DIRECTORY = Path("/secrets")
@@ -73,7 +73,7 @@ TLS_ADDRESSES = replace(
         nats_url=f"tls://nats:{NATS_PORT}",
         ca_file="/tls/ca.pem",
     ),
-    tls=ServerFiles(PurePath("/tls/server.pem"), PurePath("/tls/server.key")),
+    tls=TlsFiles(PurePath("/tls/server.pem"), PurePath("/tls/server.key")),
 )
 """Addresses of the parts with docker-compose.tls.yml."""
 TLS_VARIABLE = "THINGWAY_TLS"
@@ -103,7 +103,7 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
     return 0
 
 
-def write_share(out: Path, share: Share) -> None:
+def write_secret_file(out: Path, share: SecretFile) -> None:
     """Write a part's secret file, owned by its user; skip an equal file."""
     directory, owner = out / share.part, SERVER_USER_IDS.get(share.part, IMAGE_USER_ID)
     if not directory.is_dir():
@@ -132,21 +132,21 @@ def _write_bootstrap_state(out: Path, state: State, parts: PartAddresses) -> Non
     directory = out / "bootstrap"
     for volume in (directory, out / "simulator"):
         os.chown(volume, IMAGE_USER_ID, IMAGE_USER_ID)
-    states.save(directory, bootstrap_state(state, states.load(directory), parts))
+    states.save(directory, build_bootstrap_state(state, states.load(directory), parts))
     os.chown(directory / states.FILE_NAME, IMAGE_USER_ID, IMAGE_USER_ID)
 
 
 def _create_secrets() -> None:
     state = states.load(STATE_DIRECTORY)
-    console.adopt_client(state, os.environ)
+    console.adopt_console_client(state, os.environ)
     parts = TLS_ADDRESSES if os.environ.get(TLS_VARIABLE) else PLAIN_ADDRESSES
-    shares = create_shares(state, parts)
+    shares = create_secret_files(state, parts)
     states.save(STATE_DIRECTORY, state)
     for share in shares:
-        write_share(SHARES_DIRECTORY, share)
+        write_secret_file(PART_VOLUMES_DIRECTORY, share)
     for name in ("mongo", "redis"):
         change_volume_owner(DATA_DIRECTORY / name, SERVER_USER_IDS[name])
-    _write_bootstrap_state(SHARES_DIRECTORY, state, parts)
+    _write_bootstrap_state(PART_VOLUMES_DIRECTORY, state, parts)
 
 
 def setup() -> int:
@@ -182,7 +182,7 @@ def run_mongo_setup(set_up: Callable[[list[DatabaseUser]], Coroutine[None, None,
 def mongo_setup() -> int:
     """Set up MongoDB over loopback."""
     member, password = f"{LOOPBACK}:{MONGO_PORT}", os.environ["MONGO_ADMIN"]
-    return run_mongo_setup(lambda users: mongo_server.set_up([member], password, users))
+    return run_mongo_setup(lambda users: mongo_server.set_up_replica_set([member], password, users))
 
 
 def public_addresses(environ: Mapping[str, str]) -> Addresses:
@@ -221,8 +221,8 @@ async def create_first_data(state: State, save: Callable[[], None]) -> None:
     if addresses is None:
         raise LauncherError("no addresses: the job `setup` has not run")
     async with asyncio.timeout(START_SECONDS):
-        await wait_serving(addresses.base_url, addresses.ca_file)
-    await bootstrap(state, addresses, console.admin_email(), save)
+        await wait_until_ready(addresses.base_url, addresses.ca_file)
+    await bootstrap(state, addresses, console.default_admin_email(), save)
 
 
 def _bootstrap() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import aiomqtt
 
 from deploy.platform import ready
-from deploy.platform.bootstrap import demo_product
+from deploy.platform.bootstrap import read_demo_product
 from deploy.platform.errors import CommandError
-from deploy.platform.openapi import OpenApi
+from deploy.platform.openapi import OpenApiClient
 from libs.common.tls import mqtt_addresses
 
 SECRETS_DIRECTORY = Path("/secrets")
@@ -27,10 +27,10 @@ _PAUSE_SECONDS = 0.2
 _DEVICES_PATH = "/device/openapi/v1/devices"
 
 
-async def check_report_is_stored(api: OpenApi, mqtt_url: str, ca_file: str) -> None:
+async def check_report_is_stored(api: OpenApiClient, mqtt_url: str, ca_file: str) -> None:
     """Report as a new device; raise `TimeoutError` if it is not stored in time."""
     sn = f"DEMO{secrets.token_hex(6).upper()}"
-    device = await api.add_device(sn, "helm test", demo_product()["model"])
+    device = await api.ensure_device(sn, "helm test", read_demo_product()["model"])
     try:
         sn, key = await api.issue_credentials(device)
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -51,7 +51,7 @@ async def _publish_report(
         await client.publish(f"thing/{sn}/up/report", body, qos=1)
 
 
-async def _wait_until_stored(api: OpenApi, device: int, properties: dict[str, float]) -> None:
+async def _wait_until_stored(api: OpenApiClient, device: int, properties: dict[str, float]) -> None:
     path = f"{_DEVICES_PATH}/{device}/properties/history?startTime=0&pageSize=1"
     while True:
         records = (await api.request("GET", path))["list"]
@@ -69,7 +69,7 @@ async def _run(base_url: str, mqtt_url: str) -> None:
     application = ready_content.application
     ca_file = os.environ.get("THINGWAY_CA_FILE", "")
     login = (application.client_id, application.client_secret)
-    async with OpenApi(base_url, *login, ca_file) as api:
+    async with OpenApiClient(base_url, *login, ca_file) as api:
         await check_report_is_stored(api, mqtt_url, ca_file)
 
 

@@ -38,9 +38,9 @@ from deploy.docker.jobs import (
 )
 from deploy.platform import console, ready
 from deploy.platform.errors import LauncherError
-from deploy.platform.mongo_server import set_up_members
-from deploy.platform.nats import ServerFiles
-from deploy.platform.shares import PartAddresses, bootstrap_state, create_shares
+from deploy.platform.mongo_server import set_up_with_key_file
+from deploy.platform.nats import TlsFiles
+from deploy.platform.shares import PartAddresses, build_bootstrap_state, create_secret_files
 from deploy.platform.state import FILE_NAME, Addresses, State
 from libs.common.tls import trusting_context
 
@@ -110,7 +110,7 @@ class ReleaseSecrets:
 
 SETUP_PART = "setup"
 BOOTSTRAP_PART = "bootstrap"
-NATS_TLS_FILES = ServerFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
+NATS_TLS_FILES = TlsFiles(PurePath("/tls/tls.crt"), PurePath("/tls/tls.key"))
 CA_FILE = "/tls/ca.crt"
 """Path where the chart mounts the certificate authority of the servers."""
 MONGO_KEY_FILE = Path("/keys/key")
@@ -136,9 +136,9 @@ def write_state(secrets: ReleaseSecrets, part: str, state: State) -> None:
 def write_secrets(secrets: ReleaseSecrets, parts: PartAddresses) -> None:
     """Create missing secrets, save them all, and then write the parts' Secrets."""
     state = read_state(secrets, SETUP_PART)
-    console.adopt_client(state, os.environ)
-    shares = create_shares(state, parts)
-    bootstrap = bootstrap_state(state, read_state(secrets, BOOTSTRAP_PART), parts)
+    console.adopt_console_client(state, os.environ)
+    shares = create_secret_files(state, parts)
+    bootstrap = build_bootstrap_state(state, read_state(secrets, BOOTSTRAP_PART), parts)
     write_state(secrets, SETUP_PART, state)
     write_state(secrets, BOOTSTRAP_PART, bootstrap)
     for part in dict.fromkeys(share.part for share in shares):
@@ -184,7 +184,7 @@ def setup(arguments: Sequence[str]) -> int:
 def mongo_setup(members: Sequence[str]) -> int:
     """Create the replica set of `members` (`host:port`) and its users."""
     key, password = MONGO_KEY_FILE.read_text(), os.environ["MONGO_ADMIN"]
-    return run_mongo_setup(lambda users: set_up_members(members, key, password, users))
+    return run_mongo_setup(lambda users: set_up_with_key_file(members, key, password, users))
 
 
 def _bootstrap(name: str) -> None:

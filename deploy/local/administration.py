@@ -16,11 +16,11 @@ from rich.table import Column, Table
 from deploy.local import lock
 from deploy.platform import admin, console, ready
 from deploy.platform import state as states
-from deploy.platform.bootstrap import TENANT
+from deploy.platform.bootstrap import DEFAULT_TENANT
 from deploy.platform.certificates import IssuedCertificate, device_authority
 from deploy.platform.errors import CommandError
 from deploy.platform.files import read_file, write_private
-from deploy.platform.state import Application, State
+from deploy.platform.state import FirstApplication, State
 from libs.common.clock import from_ms
 from libs.common.contracts.auth import (
     ApplicationRef,
@@ -57,7 +57,7 @@ Users then sign in with this client at POST {base_url}/oauth2/token."""
 
 async def create_app(options: Namespace) -> None:
     """Create an application and print its credentials, which are shown only once."""
-    request = CreateApplication(options.name, TENANT, options.events)
+    request = CreateApplication(options.name, DEFAULT_TENANT, options.events)
     _print_app(options, await _call_auth(options, "create_application", request, ApplicationSecret))
 
 
@@ -87,7 +87,7 @@ async def rotate_app(options: Namespace) -> None:
     made = await _call_auth(options, "rotate_application_secret", request, ApplicationSecret)
     state = states.load(options.data)
     if _is_first_application(state, options.id):
-        state.application = Application(options.id, made.client_id, made.client_secret)
+        state.application = FirstApplication(options.id, made.client_id, made.client_secret)
         _save_state(options.data, state)
     _print_app(options, made)
 
@@ -147,7 +147,7 @@ async def create_tenant(options: Namespace) -> None:
     rows = {"tenant": made.name, "client id": made.client_id, "client secret": made.client_secret}
     _print_secret(options, made, rows)
     if not options.json:
-        _, addresses = states.load_addressed(options.data)
+        _, addresses = states.load_with_addresses(options.data)
         print("\n" + _FIRST_USER_INSTRUCTIONS.format(base_url=addresses.base_url, tenant=made.name))
 
 
@@ -173,19 +173,23 @@ async def change_limits(options: Namespace) -> None:
 
 async def reset_password(options: Namespace) -> None:
     """Set a new random password and print it; the old one and all tokens stop working."""
-    state, addresses = states.load_addressed(options.data)
-    async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
+    state, addresses = states.load_with_addresses(options.data)
+    async with admin.connect_rpc(addresses, state.secrets["nats.admin"]) as auth:
         user = await console.reset_password(auth, options.tenant, options.email)
     state = states.load(options.data)
-    if options.tenant == TENANT and state.user is not None and state.user.email == user.email:
+    if (
+        options.tenant == DEFAULT_TENANT
+        and state.user is not None
+        and state.user.email == user.email
+    ):
         state.user = user
         _save_state(options.data, state)
     _print_secret(options, user, {"user": user.email, "password": user.password}, what="password")
 
 
 async def _call_auth(options: Namespace, operation: str, request: Any, answer: type[A]) -> A:
-    state, addresses = states.load_addressed(options.data)
-    async with admin.connect(addresses, state.secrets["nats.admin"]) as auth:
+    state, addresses = states.load_with_addresses(options.data)
+    async with admin.connect_rpc(addresses, state.secrets["nats.admin"]) as auth:
         return await auth.call(f"rpc.auth.{operation}", request, answer)
 
 
@@ -259,7 +263,7 @@ class _CertificateFiles(msgspec.Struct):
 
 async def issue_certificate(options: Namespace) -> None:
     """Issue a certificate, register it with `auth`, and write it and its key."""
-    state, _ = states.load_addressed(options.data)
+    state, _ = states.load_with_addresses(options.data)
     authority = device_authority(state)
     states.save(options.data, state)
     issued = authority.issue_device_certificate(

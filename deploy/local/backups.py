@@ -44,7 +44,7 @@ from deploy.platform import ports
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.files import create_private_directory
-from deploy.platform.nats_grants import BACKUP
+from deploy.platform.nats_grants import BACKUP_USER
 from deploy.platform.state import Addresses, State
 from libs.common.bus import RpcClient
 from libs.common.clock import from_ms, now_ms
@@ -119,7 +119,7 @@ async def report_backup(stores: Stores, tenant: str | None, backup: FinishedBack
     if tenant is not None:
         return
     try:
-        async with stores.connect_bus(BACKUP) as bus:
+        async with stores.connect_bus(BACKUP_USER) as bus:
             await RpcClient(bus).call(RECORD_BACKUP, backup, Done)
     except (CommandError, ThingwayError) as error:
         log(f"the result is not shown as a metric: {error}")
@@ -239,7 +239,7 @@ def open_stores(options: Namespace) -> Stores:
         state.adopt_first_data(states.load(options.bootstrap))
     if options.mongo_url:
         return _stores_from_urls(options, state)
-    _, addresses = states.load_addressed(options.data)
+    _, addresses = states.load_with_addresses(options.data)
     if not lock.is_held(options.data):
         raise CommandError(f"no platform runs with data in {options.data}: run `thingway up`")
     return Stores.from_launcher(state, addresses)
@@ -286,15 +286,15 @@ def _save_secrets(directory: Path, state: State) -> None:
 @contextlib.asynccontextmanager
 async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     """Run MongoDB, NATS and Redis in an empty directory; yield their addresses."""
-    server_programs = servers.Programs.find()
+    server_programs = servers.ServerPrograms.find()
     lock_handle = lock.acquire(directory)
     if present := sorted({entry.name for entry in os.scandir(directory)} - {lock.FILE_NAME}):
         raise CommandError(
             f"{directory} is not empty ({present[0]}): restore into an empty directory"
         )
-    (directory / lock.RESTORING).touch()
+    (directory / lock.RESTORE_MARKER).touch()
     state.hosts = [ports.LOOPBACK]  # a cluster too: `up --cluster` extends it again
-    state.claim_ports([*servers.internal_ports(state), *_LISTENER_PORT_NAMES], reserved=())
+    state.claim_ports([*servers.server_port_names(state), *_LISTENER_PORT_NAMES], reserved=())
     port, mqtt_port = (state.ports.pop(name) for name in _LISTENER_PORT_NAMES)
     listeners = servers.NatsListeners(ports.LOOPBACK, port, mqtt_port)
     addresses = Addresses("", "", f"nats://{listeners.host}:{listeners.port}")
@@ -312,7 +312,7 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
         yield Stores.from_launcher(state, addresses)
     finally:
         await supervisor.stop()
-    (directory / lock.RESTORING).unlink()
+    (directory / lock.RESTORE_MARKER).unlink()
 
 
 def describe_content(head: ArchiveHead, moment: BackupMoment, counts: Collection[int]) -> str:

@@ -18,7 +18,7 @@ from deploy.checkup import ServiceEnvironment, run_checks, service_addresses
 from deploy.checkup.findings import Finding
 from deploy.docker.entry import add_secrets
 from deploy.local import lock, programs
-from deploy.local.options import given_ports, port_options
+from deploy.local.options import port_options, read_ports
 from deploy.platform import ports, ready
 from deploy.platform import state as states
 from deploy.platform.errors import Exit, LauncherError
@@ -26,8 +26,8 @@ from deploy.platform.services import (
     PUBLIC_SERVICE,
     SERVICES,
     Endpoints,
-    environment,
-    internal_port_names,
+    build_environment,
+    internal_service_names,
 )
 from libs.common.settings import PREFIX
 
@@ -50,11 +50,11 @@ async def run(options: Namespace) -> Exit:
     if options.json:
         print(msgspec.json.format(msgspec.json.encode(findings), indent=2).decode())
     else:
-        _show(findings)
+        _print_table(findings)
     return Exit.OK if all(finding.good or finding.minor for finding in findings) else Exit.FAILED
 
 
-def _show(findings: Iterable[Finding]) -> None:
+def _print_table(findings: Iterable[Finding]) -> None:
     table = Table("", "", Column(overflow="fold"), box=None, show_header=False)
     for finding in findings:
         mark = _WARNING if finding.minor else _BAD
@@ -64,7 +64,7 @@ def _show(findings: Iterable[Finding]) -> None:
 
 
 async def _check_container(settings: ServiceEnvironment) -> list[Finding]:
-    """Return the findings from inside a service's container, with its settings."""
+    """Check what a service's container has settings for; the service itself included."""
     scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
     port = settings.get(f"{PREFIX}OPERATIONS_PORT") or settings.get(f"{PREFIX}PORT", "8000")
     own_url = f"{scheme}://{ports.LOOPBACK}:{port}"
@@ -74,11 +74,11 @@ async def _check_container(settings: ServiceEnvironment) -> list[Finding]:
 
 async def _check_machine(options: Namespace) -> list[Finding]:
     """Check this machine, and the platform if it runs."""
-    directory, listeners = options.data, port_options(given_ports(options))
+    directory, listeners = options.data, port_options(read_ports(options))
     running = lock.is_held(directory)
     machine_findings, platform_findings = await asyncio.gather(
         asyncio.gather(*(asyncio.to_thread(_check_program, each) for each in _PROGRAMS)),
-        _check_platform(directory) if running else _not_running(directory),
+        _check_platform(directory) if running else _report_not_running(directory),
     )
     ports_found = [
         _check_port(options.host, option, port, running=running)
@@ -101,7 +101,7 @@ def _check_python() -> Finding:
 
 def _check_program(required: programs.RequiredProgram) -> Finding:
     try:
-        program = programs.find(required)
+        program = programs.find_program(required)
     except LauncherError as error:
         return Finding(required.name, good=False, text=str(error))
     text = f"{program.version_text} from {program.source} ({program.path})"
@@ -134,7 +134,7 @@ def _check_port(host: str, option: str, port: int, *, running: bool) -> Finding:
     return Finding(subject, good=running, text=owner)
 
 
-async def _not_running(directory: Path) -> list[Finding]:
+async def _report_not_running(directory: Path) -> list[Finding]:
     return [Finding("platform", good=True, text=f"not running with data in {directory}")]
 
 
@@ -147,9 +147,9 @@ async def _check_platform(directory: Path) -> list[Finding]:
         return [first]
     at = state.addresses
     endpoints = Endpoints("", 0, at.base_url, at.nats_url, at.mqtt_url, ca_file=at.ca_file)
-    settings = [environment(service, state, endpoints) for service in SERVICES]
+    settings = [build_environment(service, state, endpoints) for service in SERVICES]
     addresses = {
-        name: f"http://{ports.LOOPBACK}:{state.ports[name]}" for name in internal_port_names()
+        name: f"http://{ports.LOOPBACK}:{state.ports[name]}" for name in internal_service_names()
     }
     findings = await run_checks(settings, addresses | {PUBLIC_SERVICE: at.base_url})
     return [first, *findings]

@@ -24,22 +24,22 @@ from deploy.local.process import (
     ForkedProcess,
     ProcessSpec,
     adopt_orphans,
-    end_with_process,
+    build_end_with_process,
     name_process,
     open_log,
     spawn,
     terminate,
 )
 
-NAME = "fork-server"
-_READY = b"ready"
+PROCESS_NAME = "fork-server"
+_READY_MESSAGE = b"ready"
 _REPLY_SECONDS = 30.0
-_MAX_HANDLES = 16
+_MAX_DESCRIPTORS = 16
 _DESCRIPTORS_FOLDER = Path("/proc/self/fd")
 
 
-class _Program(msgspec.Struct, frozen=True):
-    """The program of a forked process."""
+class _ForkedProgram(msgspec.Struct, frozen=True):
+    """The Python module that a forked process runs, its arguments and environment."""
 
     name: str
     argv: Sequence[str]
@@ -62,12 +62,12 @@ class ForkServer:
         keep_open: Collection[int] = (),
     ) -> None:
         self._spec = ProcessSpec(
-            name=NAME,
+            name=PROCESS_NAME,
             argv=[sys.executable, "-m", __name__, *modules],
             stage=0,
             environment=environment,
         )
-        self._log = logs / f"{NAME}.log"
+        self._log = logs / f"{PROCESS_NAME}.log"
         self._keep_open = tuple(keep_open)
         self._starting: asyncio.Task[None] | None = None
         self._process: asyncio.subprocess.Process | None = None
@@ -94,8 +94,8 @@ class ForkServer:
         source, target = os.pipe()
         output = open_log(log)
         try:
-            pid = self._request([source, output, *self._keep_open])
-            program = _Program(spec.name, spec.argv, dict(spec.environment), os.getpid())
+            pid = self._request_fork([source, output, *self._keep_open])
+            program = _ForkedProgram(spec.name, spec.argv, dict(spec.environment), os.getpid())
             os.write(target, msgspec.json.encode(program))
         except OSError:
             if self.pid is not None and self._process is not None:
@@ -121,14 +121,14 @@ class ForkServer:
         with requests:
             self._process = await spawn(self._spec, self._log, self._keep_open, requests.fileno())
         self._requests.setblocking(False)  # noqa: FBT003 - the signature of socket
-        answer = await asyncio.get_running_loop().sock_recv(self._requests, len(_READY))
-        if answer != _READY:
+        answer = await asyncio.get_running_loop().sock_recv(self._requests, len(_READY_MESSAGE))
+        if answer != _READY_MESSAGE:
             await self._process.wait()
             raise OSError(f"the fork server ended (see {self._log})")
         self._requests.settimeout(_REPLY_SECONDS)
 
-    def _request(self, handles: Sequence[int]) -> int:
-        """Return the pid of a new child of this process."""
+    def _request_fork(self, handles: Sequence[int]) -> int:
+        """Request a fork with these descriptors; return the pid of the new process."""
         if self._requests is None:
             raise AssertionError("the server has been started")
         try:
@@ -147,11 +147,11 @@ def main(modules: Sequence[str]) -> None:
     gc.disable()
     for name in modules:
         _import_program(name)
-    _warm()
+    _warm_libraries()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         raise AssertionError("a module starts threads when it is imported")
     gc.freeze()
-    program = _serve(socket.socket(fileno=0))
+    program = _serve_forks(socket.socket(fileno=0))
     if program is not None:
         gc.enable()
         runpy.run_module(program.argv[-1], run_name="__main__", alter_sys=True)
@@ -165,8 +165,8 @@ def _import_program(name: str) -> None:
     del sys.modules[name]  # `runpy` warns of a program that is imported already
 
 
-def _warm() -> None:
-    """Use libraries that import and allocate at their first use, to share it."""
+def _warm_libraries() -> None:
+    """Use libraries once, so that forked processes share what first use allocates."""
     import anyio  # noqa: PLC0415 - the launcher does not need these libraries
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
     from litestar import Litestar  # noqa: PLC0415
@@ -181,11 +181,11 @@ def _warm() -> None:
     anyio.run(create_clients)
 
 
-def _serve(requests: socket.socket) -> _Program | None:
-    """Return the program in a forked process; None after the launcher has ended."""
-    requests.send(_READY)
+def _serve_forks(requests: socket.socket) -> _ForkedProgram | None:
+    """Fork for each request; return in each child its program, at the end None."""
+    requests.send(_READY_MESSAGE)
     while True:
-        _, handles, _, _ = socket.recv_fds(requests, 1, _MAX_HANDLES)
+        _, handles, _, _ = socket.recv_fds(requests, 1, _MAX_DESCRIPTORS)
         if not handles:
             return None
         pid = _fork_orphan()
@@ -198,9 +198,9 @@ def _serve(requests: socket.socket) -> _Program | None:
 
 
 def _fork_orphan() -> int | None:
-    """Return the id of a new session leader; return None in that process.
+    """Fork twice; return the grandchild's pid, and None in the grandchild.
 
-    Its parent has ended, so that the kernel has made it a child of the launcher.
+    The child ends, so that the kernel makes the grandchild a child of the launcher.
     """
     source, target = os.pipe()
     parent = os.fork()
@@ -218,13 +218,13 @@ def _fork_orphan() -> int | None:
     return None
 
 
-def _become_program(source: int, output: int, *kept: int) -> _Program:
+def _become_program(source: int, output: int, *kept: int) -> _ForkedProgram:
     """Set descriptors, environment and name of this process; return its program."""
     with open(source, "rb") as pipe:
         content = pipe.read()
     if not content:
         sys.exit("the launcher ended")
-    program = msgspec.json.decode(content, type=_Program)
+    program = msgspec.json.decode(content, type=_ForkedProgram)
     null = os.open(os.devnull, os.O_RDONLY)
     for number, handle in enumerate((null, output, output)):
         os.dup2(handle, number)
@@ -233,7 +233,7 @@ def _become_program(source: int, output: int, *kept: int) -> _Program:
             os.close(handle)
     os.environ.clear()
     os.environ.update(program.environment)
-    end_with_process(program.parent)()
+    build_end_with_process(program.parent)()
     name_process(program.name, program.argv)
     return program
 

@@ -23,7 +23,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from deploy.platform import admin
-from deploy.platform.admin import JetStreamFault
+from deploy.platform.admin import JetStreamError
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.nats_grants import SYSTEM_USER
 from deploy.platform.state import Addresses
@@ -31,29 +31,30 @@ from libs.common.bus.accounts import ACCOUNT
 from libs.common.bus.streams import RETAINED, STREAMS
 
 _CONFIGURATION_FILE = "meta.inf"
-_STREAMS_IN_MEMORY: dict[str, dict[str, Any]] = {
+_UNUSED_STREAMS: dict[str, dict[str, Any]] = {
     "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_msgs_per_subject": 1},
     "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest"},
     RETAINED: STREAMS[RETAINED].as_dict(),
 }
-"""The streams for QoS 2 and retained messages, which the platform does not offer.
+"""Configuration by name of the streams for MQTT features that the platform does not offer.
 
-nats-server creates them on disk for the first client."""
+These are QoS 2 and retained messages. nats-server creates the streams on disk for the first
+client."""
 
 
 async def keep_unused_streams_in_memory(addresses: Addresses, password: str) -> None:
-    """Create the streams that no service reads in memory, even if they are on disk.
+    """Create the streams that no service reads in memory; delete them on disk.
 
     nats-server syncs each stream on the disk ten times a second. Raises `LauncherError` (exit code
     1) if it rejects a stream.
     """
-    client = await admin.log_in(addresses, password)
+    client = await admin.log_in_once(addresses, password)
     try:
-        for name, config in _STREAMS_IN_MEMORY.items():
+        for name, config in _UNUSED_STREAMS.items():
             reply = await admin.call_jetstream(client, f"STREAM.INFO.{name}")
             if reply.error is None and reply.config["storage"] == "file":
                 await _require_success(client, f"STREAM.DELETE.{name}", None)
-            elif not reply.is_missing:
+            elif not reply.is_stream_missing:
                 continue
             body = config | {"name": name, "storage": "memory"}
             await _require_success(client, f"STREAM.CREATE.{name}", body)
@@ -69,9 +70,9 @@ async def adopt_streams(
     Raises `LauncherError` (exit code 1) if the cluster rejects a stream.
     """
     streams = store / "jetstream" / ACCOUNT / "streams"
-    client = await admin.log_in(addresses, password)
+    client = await admin.log_in_once(addresses, password)
     try:
-        for stream in _list_directories(streams):
+        for stream in _find_config_directories(streams):
             await _adopt_stream(client, stream, server, replicas)
     finally:
         await client.close()
@@ -82,19 +83,19 @@ async def _adopt_stream(client: Client, stream: Path, server: str, replicas: int
     reply = await admin.call_jetstream(client, f"STREAM.INFO.{name}", None)
     if reply.error is None:
         return
-    if not reply.is_missing:
-        raise _adoption_error(name, reply.error)
+    if not reply.is_stream_missing:
+        raise _rejection_error(name, reply.error)
     config = _read_config(stream)
     await _require_success(
         client, f"STREAM.CREATE.{name}", config | {"placement": {"tags": [server]}}
     )
-    for consumer in _list_directories(stream / "obs"):
+    for consumer in _find_config_directories(stream / "obs"):
         body = {"stream_name": name, "config": _read_config(consumer)}
         await _require_success(client, f"CONSUMER.CREATE.{name}.{consumer.name}", body)
     await _require_success(client, f"STREAM.UPDATE.{name}", config | {"num_replicas": replicas})
 
 
-def _list_directories(directory: Path) -> list[Path]:
+def _find_config_directories(directory: Path) -> list[Path]:
     """Return the directories of the streams or consumers below a directory."""
     return sorted(found.parent for found in directory.glob(f"*/{_CONFIGURATION_FILE}"))
 
@@ -110,41 +111,41 @@ def _read_config(directory: Path) -> dict[str, Any]:
 async def _require_success(client: Client, operation: str, body: Any) -> None:
     answer = await admin.call_jetstream(client, operation, body)
     if answer.error is not None:
-        raise _adoption_error(operation, answer.error)
+        raise _rejection_error(operation, answer.error)
 
 
-def _adoption_error(what: str, fault: JetStreamFault) -> LauncherError:
+def _rejection_error(what: str, fault: JetStreamError) -> LauncherError:
     return LauncherError(f"NATS rejects {what}: {fault.description}", Exit.FAILED)
 
 
 CHECK_SECONDS = 10.0
 """Seconds between two health checks."""
-REQUIRED_BYTES = 512 * 1024**2
-"""Free bytes required for a restart; with less the server would fail again."""
-_HEALTH = "$SYS.REQ.SERVER.PING.HEALTHZ"
+RESTART_FREE_BYTES = 512 * 1024**2
+"""Minimum free bytes for a restart of a stuck server; with less it would fail again."""
+_HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _HEALTH_SECONDS = 5.0
 _STUCK_ERRORS = ("write error", "JetStream not enabled")
 
 
-class _HealthFault(msgspec.Struct):
+class _HealthError(msgspec.Struct):
     error: str = ""
 
 
-class _Health(msgspec.Struct):
-    errors: list[_HealthFault] = []
+class _HealthData(msgspec.Struct):
+    errors: list[_HealthError] = []
 
 
-class _HealthAnswer(msgspec.Struct):
-    data: _Health
+class _HealthReply(msgspec.Struct):
+    data: _HealthData
 
 
 async def restart_when_stuck(
     is_stuck: Callable[[], Awaitable[bool]], free: Callable[[], int], restart: Callable[[], object]
 ) -> None:
-    """Call `restart` when the server is stuck and the disk has space; never return."""
+    """Call `restart` each time the server is stuck and the disk has space again."""
     while True:
         await asyncio.sleep(CHECK_SECONDS)
-        if await is_stuck() and free() >= REQUIRED_BYTES:
+        if await is_stuck() and free() >= RESTART_FREE_BYTES:
             restart()
 
 
@@ -154,13 +155,13 @@ async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
     Returns False if the server does not reply, because it is starting or stopping.
     """
     try:
-        client = await admin.log_in(addresses, password, SYSTEM_USER)
+        client = await admin.log_in_once(addresses, password, SYSTEM_USER)
     except (NatsError, OSError, TimeoutError):
         return False
     try:
         request = msgspec.json.encode({"details": True, "server_name": name})
-        answer = await client.request(_HEALTH, request, timeout=_HEALTH_SECONDS)
-        health = msgspec.json.decode(answer.data, type=_HealthAnswer).data
+        answer = await client.request(_HEALTH_SUBJECT, request, timeout=_HEALTH_SECONDS)
+        health = msgspec.json.decode(answer.data, type=_HealthReply).data
     except (NatsError, TimeoutError, msgspec.MsgspecError):
         return False
     finally:
@@ -168,6 +169,6 @@ async def is_stuck(addresses: Addresses, password: str, name: str) -> bool:
     return any(text in fault.error for fault in health.errors for text in _STUCK_ERRORS)
 
 
-def free_bytes(directory: Path) -> int:
+def measure_free_bytes(directory: Path) -> int:
     """Return the free bytes of the directory's file system."""
     return shutil.disk_usage(directory).free

@@ -9,9 +9,9 @@ from deploy.platform.errors import LauncherError
 from deploy.platform.files import create_private_directory
 
 FILE_NAME = "lock"
-RESTORING = "restoring"
-"""Marker file of a restore in progress; `up` does not start while it exists."""
-_CHILDREN_SECONDS = 20.0
+RESTORE_MARKER = "restoring"
+"""Name of the file that exists during a restore; `up` does not start meanwhile."""
+_CHILDREN_END_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05
 
 
@@ -21,8 +21,8 @@ def acquire(directory: Path) -> int:
     Children inherit the descriptor. After a `kill -9` of the launcher they still hold the lock, so
     a new launcher waits for their end instead of finding ports and data files in use.
     """
-    handle = _open(directory)
-    deadline = time.monotonic() + _CHILDREN_SECONDS
+    handle = _open_lock_file(directory)
+    deadline = time.monotonic() + _CHILDREN_END_SECONDS
     while not _try_lock(handle):
         owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
         if _is_alive(owner) or time.monotonic() > deadline:
@@ -46,7 +46,7 @@ def is_held(directory: Path) -> bool:
         os.close(handle)
 
 
-def _open(directory: Path) -> int:
+def _open_lock_file(directory: Path) -> int:
     try:
         create_private_directory(directory)
         if not os.access(directory, os.W_OK | os.X_OK):

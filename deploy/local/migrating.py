@@ -12,15 +12,15 @@ from deploy.local.backups import errors_as_one_line, open_stores
 from deploy.platform.errors import CommandError
 from deploy.platform.migrations import MIGRATIONS
 from deploy.platform.mongo_server import raise_compatibility
-from deploy.platform.nats_grants import ADMIN
+from deploy.platform.nats_grants import ADMIN_USER
 from libs.common.store.migrations import DatabaseTooNew, list_pending_migrations, migrate
 from libs.common.store.mongo import Mongo
 from libs.common.version import VERSION
 
-_ANSWER_SECONDS = 2.0
+_PING_REPLY_SECONDS = 2.0
 
 
-class _Pong(msgspec.Struct):
+class _PingReply(msgspec.Struct):
     """Reply of a service to `$SRV.PING` (nats.micro)."""
 
     name: str
@@ -40,7 +40,7 @@ async def run_migrations(options: Namespace) -> None:
         for user in stores.database_users:
             mongo = Mongo(stores.mongo_url_for(user), user.database)
             try:
-                await _migrate(mongo, user.database, contract=options.contract)
+                await _migrate_database(mongo, user.database, contract=options.contract)
             finally:
                 await mongo.close()
         if options.contract and stores.has_administrator:
@@ -49,7 +49,7 @@ async def run_migrations(options: Namespace) -> None:
                     print(f"MongoDB: the data now have the format of {version}")
 
 
-async def _migrate(mongo: Mongo, name: str, *, contract: bool) -> None:
+async def _migrate_database(mongo: Mongo, name: str, *, contract: bool) -> None:
     migrations = MIGRATIONS[name]
     pending = await list_pending_migrations(mongo.database, migrations, contract=contract)
     if not pending:
@@ -72,16 +72,16 @@ async def _require_single_version(stores: Stores) -> None:
     versions: dict[str, str] = {}
 
     async def collect(answer: Msg) -> None:
-        pong = msgspec.json.decode(answer.data, type=_Pong)
+        pong = msgspec.json.decode(answer.data, type=_PingReply)
         if pong.version != VERSION:
             versions[pong.name] = pong.version
 
-    async with stores.connect_bus(ADMIN) as bus:
+    async with stores.connect_bus(ADMIN_USER) as bus:
         inbox = bus.client.new_inbox()
         await bus.client.subscribe(inbox, cb=collect)
         await bus.client.publish("$SRV.PING", reply=inbox)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_ANSWER_SECONDS):
+            async with asyncio.timeout(_PING_REPLY_SECONDS):
                 await asyncio.Event().wait()
     if versions:
         others = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))

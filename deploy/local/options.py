@@ -68,7 +68,7 @@ def parse_limit_change(text: str) -> tuple[str, int | None]:
     return name, None if value == "default" else number_between(1, 2**53)(value)
 
 
-_TYPES: Mapping[str, Callable[[str], Any]] = {
+_ARGUMENT_TYPES: Mapping[str, Callable[[str], Any]] = {
     "absolute path": _parse_absolute_path,
     "fraction": parse_fraction,
     "limit change": parse_limit_change,
@@ -81,7 +81,7 @@ _TYPES: Mapping[str, Callable[[str], Any]] = {
 def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
     """Add an option of `commands.toml` to a parser."""
     if "type" in settings:
-        settings["type"] = _TYPES[settings["type"]]
+        settings["type"] = _ARGUMENT_TYPES[settings["type"]]
     if "range" in settings:
         settings["type"] = number_between(*settings.pop("range"))
     if "environment" in settings:
@@ -90,7 +90,7 @@ def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> N
     parser.add_argument(name, **settings)
 
 
-PORTS: Mapping[str, tuple[int | None, int]] = {
+DEFAULT_PORTS: Mapping[str, tuple[int | None, int]] = {
     "port": (8080, 8443),
     "mqtt_port": (1883, 8883),
     "nats_port": (4222, 4222),
@@ -98,17 +98,19 @@ PORTS: Mapping[str, tuple[int | None, int]] = {
     "certificate_port": (None, 8884),
     "certificate_nats_port": (None, 4223),
 }
-"""Default port of each listener without and with TLS; None: closed."""
+"""Default ports by listener: without TLS, with TLS; None: closed."""
 
 
-def given_ports(options: argparse.Namespace) -> dict[str, int | None]:
-    """Return the port of each listener by option name; None: closed.
+def read_ports(options: argparse.Namespace) -> dict[str, int | None]:
+    """Return the port of each listener, from options or defaults; None: closed.
 
     Raises `LauncherError` for certificate ports without TLS.
     """
     if (options.certificate_port or options.certificate_nats_port) and not options.tls:
         raise LauncherError("--certificate-port and --certificate-nats-port require --tls")
-    return {name: getattr(options, name) or ports[options.tls] for name, ports in PORTS.items()}
+    return {
+        name: getattr(options, name) or ports[options.tls] for name, ports in DEFAULT_PORTS.items()
+    }
 
 
 def port_options(ports: Mapping[str, int | None]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.platform.services import TUNING
+from deploy.platform.services import TUNABLE_VARIABLES
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG, _PR_SET_NAME, _PR_SET_CHILD_SUBREAPER = 1, 15, 36
@@ -50,7 +50,7 @@ def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
     settings = {
         name: value
         for name, value in environ.items()
-        if name in TUNING or name.startswith(_TELEMETRY_PREFIX)
+        if name in TUNABLE_VARIABLES or name.startswith(_TELEMETRY_PREFIX)
     }
     return system_environment(environ) | settings
 
@@ -78,7 +78,7 @@ async def spawn(
             cwd=PROJECT_ROOT,
             start_new_session=True,
             pass_fds=tuple(keep_open),
-            preexec_fn=end_with_process(os.getpid()),
+            preexec_fn=build_end_with_process(os.getpid()),
         )
     finally:
         os.close(handle)
@@ -110,10 +110,10 @@ class ForkedProcess:
         self._ended.set()
 
 
-Process = asyncio.subprocess.Process | ForkedProcess
+ChildProcess = asyncio.subprocess.Process | ForkedProcess
 
 
-async def terminate(process: Process, grace: float) -> bool:
+async def terminate(process: ChildProcess, grace: float) -> bool:
     """Send SIGTERM to the child's process group, and SIGKILL after `grace` seconds.
 
     Returns whether the child ended before the SIGKILL.
@@ -140,7 +140,7 @@ def describe_exit(code: int) -> str:
 
 def end_with_parent() -> None:
     """Make the kernel send SIGTERM to this process when its parent ends."""
-    end_with_process(os.getppid())()
+    build_end_with_process(os.getppid())()
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
@@ -151,20 +151,20 @@ def signal_group(pid: int, number: signal.Signals) -> None:
         return
 
 
-def end_with_process(parent: int) -> Callable[[], None]:
-    """Return a function that makes the calling process end with `parent`.
+def build_end_with_process(parent: int) -> Callable[[], None]:
+    """Return a function that makes the process that calls it end with `parent`.
 
     The C library is loaded before the fork, so that only a system call remains after it.
     """
     if sys.platform != "linux":
         return lambda: None
 
-    def tie() -> None:
+    def request_death_signal() -> None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    return tie
+    return request_death_signal
 
 
 @contextlib.contextmanager

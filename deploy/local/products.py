@@ -12,7 +12,7 @@ import msgspec
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError, InputRejected
 from deploy.platform.files import read_file
-from deploy.platform.openapi import ApiRejected, OpenApi
+from deploy.platform.openapi import ApiRejected, OpenApiClient
 from services.device.registry.products.template_library import (
     MAX_FILE_BYTES,
     TEMPLATE,
@@ -35,32 +35,32 @@ from services.device.things.product_model import Product, ProductCodec
 _PRODUCT_FIELDS = ("name", "snPrefixes", "deviceType", "historyDays", "tsl")
 
 
-def open_platform(directory: Path) -> OpenApi:
+def open_platform(directory: Path) -> OpenApiClient:
     """Return a client of a data directory's platform, as its first application."""
-    state, addresses = states.load_addressed(directory)
+    state, addresses = states.load_with_addresses(directory)
     if state.application is None:
         raise CommandError(f"the first start with data in {directory} is not complete")
     login = (state.application.client_id, state.application.client_secret)
-    return OpenApi(addresses.base_url, *login, addresses.ca_file)
+    return OpenApiClient(addresses.base_url, *login, addresses.ca_file)
 
 
 async def import_file(options: Namespace) -> None:
     """Import a product; raise `ApiRejected` with all faults that the platform finds."""
-    target = open_target(options)
+    target = open_target_platform(options)
     chosen, product = read_product(options.file, options.model)
     async with target as api:
         await api.put_product(chosen, product)
     print(f"product {chosen} is imported")
 
 
-def open_target(options: Namespace) -> OpenApi:
+def open_target_platform(options: Namespace) -> OpenApiClient:
     """Return a client of the platform that the options or the data directory name."""
     remote = (options.url, options.client_id, options.client_secret)
     if not any(remote):
         return open_platform(options.data)
     if not all(remote):
         raise CommandError("--url, --client-id and --client-secret must be given together")
-    return OpenApi(*remote)
+    return OpenApiClient(*remote)
 
 
 def read_product(file: Path, model: str | None) -> tuple[str, dict[str, Any]]:
@@ -118,7 +118,7 @@ class TemplateFolder(Mapping[str, bytes]):
 
 async def import_template(options: Namespace) -> None:
     """Create the product of a template; raise `InputRejected` with all faults."""
-    target = open_target(options)
+    target = open_target_platform(options)
     name, template = load_template(options.template)
     model = options.model or name.upper()
     async with target as api:
@@ -156,7 +156,7 @@ def load_template(path: Path) -> tuple[str, Template]:
         raise CommandError(f"cannot read {path}: {error}") from error
 
 
-async def _find_product(api: OpenApi, model: str) -> Product | None:
+async def _find_product(api: OpenApiClient, model: str) -> Product | None:
     """Return the product of the model; None if it does not exist."""
     try:
         existing = await api.request("GET", f"/device/openapi/v1/products/{model}")

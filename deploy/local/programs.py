@@ -20,7 +20,7 @@ from deploy.platform.errors import LauncherError
 from libs.common.version import VERSION
 
 _VERSION_SECONDS = 20
-_VERSION = re.compile(r"v=?(\d+)\.(\d+)(?:\.(\d+))?")
+_VERSION_PATTERN = re.compile(r"v=?(\d+)\.(\d+)(?:\.(\d+))?")
 
 Version = tuple[int, ...]
 
@@ -53,7 +53,7 @@ class RequiredProgram:
     advice: str
 
 
-def find(required: RequiredProgram) -> Program:
+def find_program(required: RequiredProgram) -> Program:
     """Return a program of at least the required version that runs on this machine.
 
     Raises `LauncherError` (exit code 2) with the fault of each candidate and with installation
@@ -85,7 +85,7 @@ def read_version(path: Path) -> Version:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LauncherError(f"{path} does not run: {error}") from error
     output = (done.stdout + done.stderr).decode(errors="replace").strip()
-    match = _VERSION.search(output)
+    match = _VERSION_PATTERN.search(output)
     if done.returncode != 0 or match is None:
         reason = output.splitlines()[-1] if output else f"exit code {done.returncode}"
         raise LauncherError(f"{path} does not run: {reason}")
@@ -153,7 +153,7 @@ REDIS = RequiredProgram(
 )
 
 
-COMMIT = "THINGWAY_COMMIT"
+COMMIT_VARIABLE = "THINGWAY_COMMIT"
 """Environment variable that the build of the image sets."""
 
 
@@ -169,7 +169,7 @@ class Versions:
 
 async def show_versions(options: Namespace) -> None:
     """Print the versions."""
-    versions = Versions(VERSION, commit(), platform.python_version(), _server_versions())
+    versions = Versions(VERSION, read_commit(), platform.python_version(), _server_versions())
     if options.json:
         print(msgspec.json.format(msgspec.json.encode(asdict(versions)), indent=2).decode())
         return
@@ -178,9 +178,9 @@ async def show_versions(options: Namespace) -> None:
         print(f"{name:<14} {text}")
 
 
-def commit() -> str | None:
+def read_commit() -> str | None:
     """Return the commit of this code, or None if unknown."""
-    build_commit = os.environ.get(COMMIT)
+    build_commit = os.environ.get(COMMIT_VARIABLE)
     if build_commit or not (PROJECT_ROOT / ".git").exists():
         return build_commit or None
     try:
@@ -201,7 +201,7 @@ def _server_versions() -> dict[str, str]:
     versions = {}
     for required in (MONGOD, NATS, REDIS):
         try:
-            program = find(required)
+            program = find_program(required)
         except LauncherError:
             versions[required.name] = "no usable program"
         else:

@@ -15,14 +15,14 @@ from rich.table import Table
 
 from deploy.platform import console
 from deploy.platform.ready import FILE_NAME
-from deploy.platform.state import Addresses, Application, Device, State, User
+from deploy.platform.state import Addresses, FirstApplication, FirstDevice, FirstUser, State
 
 _REFRESH_SECONDS = 0.1
-_STYLES = {"starting": "yellow", "ready": "green", "failed": "red"}
+_STYLE_BY_STATE = {"starting": "yellow", "ready": "green", "failed": "red"}
 
 
 @dataclass
-class _Row:
+class _ProgressRow:
     state: str = "starting"
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
@@ -32,12 +32,12 @@ class _Row:
         return (self.ended or time.monotonic()) - self.started
 
 
-class Progress:
-    """The progress table of one start."""
+class StartProgress:
+    """The table of processes that start, with their states and times."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._rows: dict[str, _Row] = {}
+        self._rows: dict[str, _ProgressRow] = {}
 
     def print_line(self, line: str) -> None:
         """Print a line above the table; ignore a closed terminal."""
@@ -50,25 +50,25 @@ class Progress:
         if not self._console.is_terminal:
             yield
             return
-        with Live(self._table(), console=self._console, auto_refresh=False) as live:
+        with Live(self._build_table(), console=self._console, auto_refresh=False) as live:
             refresh = asyncio.create_task(self._refresh(live))
             try:
                 yield
             finally:
                 refresh.cancel()
-                live.update(self._table(), refresh=True)
+                live.update(self._build_table(), refresh=True)
 
     async def follow(self, name: str, waiting: Awaitable[None]) -> None:
-        """Show `name` as starting until `waiting` is done."""
-        row = self._rows[name] = _Row()
+        """Show `name` as starting while awaiting `waiting`, then as ready or failed."""
+        row = self._rows[name] = _ProgressRow()
         try:
             await waiting
         except BaseException:
-            self._end(name, row, "failed")
+            self._finish_row(name, row, "failed")
             raise
-        self._end(name, row, "ready")
+        self._finish_row(name, row, "ready")
 
-    def _end(self, name: str, row: _Row, state: str) -> None:
+    def _finish_row(self, name: str, row: _ProgressRow, state: str) -> None:
         row.state, row.ended = state, time.monotonic()
         if not self._console.is_terminal:
             self.print_line(f"{name:<16} {state} after {row.seconds:.1f} s")
@@ -76,17 +76,17 @@ class Progress:
     async def _refresh(self, live: Live) -> None:
         while True:
             await asyncio.sleep(_REFRESH_SECONDS)
-            live.update(self._table(), refresh=True)
+            live.update(self._build_table(), refresh=True)
 
-    def _table(self) -> Table:
+    def _build_table(self) -> Table:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
         for name, row in self._rows.items():
-            style = _STYLES[row.state]
+            style = _STYLE_BY_STATE[row.state]
             table.add_row(name, f"[{style}]{row.state}[/{style}]", f"{row.seconds:.1f} s")
         return table
 
 
-def summary(state: State, directory: Path) -> str:
+def format_summary(state: State, directory: Path) -> str:
     """Return addresses, credentials, example commands, and how to trust certificates."""
     addresses, application, device = state.addresses, state.application, state.device
     user = state.user
@@ -103,7 +103,7 @@ def summary(state: State, directory: Path) -> str:
         "authority": addresses.ca_file,
         "application": application.client_id,
         "console user": f"{user.email}, first password {user.password}",
-        "console client": console.client(state)[0],
+        "console client": console.console_client(state)[0],
         "device": f"{device.sn} (id {device.device_id})",
         "data and logs": str(directory.resolve()),
         "credentials": str((directory / FILE_NAME).resolve()),
@@ -116,7 +116,7 @@ def summary(state: State, directory: Path) -> str:
     )
 
 
-def _welcome_link(addresses: Addresses, user: User) -> str:
+def _welcome_link(addresses: Addresses, user: FirstUser) -> str:
     """Return a link that signs the first user in until they choose a password.
 
     The credentials are in the fragment, so browsers do not send them to a server.
@@ -125,7 +125,9 @@ def _welcome_link(addresses: Addresses, user: User) -> str:
     return f"{addresses.base_url}/#/welcome?{login}"
 
 
-def _example_commands(addresses: Addresses, application: Application, device: Device) -> str:
+def _example_commands(
+    addresses: Addresses, application: FirstApplication, device: FirstDevice
+) -> str:
     base = addresses.base_url
     curl = f"curl -s --cacert {addresses.ca_file}" if addresses.ca_file else "curl -s"
     form = f"client_id={application.client_id}&client_secret={application.client_secret}"
@@ -139,7 +141,7 @@ def _example_commands(addresses: Addresses, application: Application, device: De
         """)
 
 
-def _trust_instructions(addresses: Addresses, device: Device) -> str:
+def _trust_instructions(addresses: Addresses, device: FirstDevice) -> str:
     """Return how clients trust the certificate authority."""
     mqtt, file = urlsplit(addresses.mqtt_url.split(",")[0]), addresses.ca_file
     return textwrap.dedent(f"""

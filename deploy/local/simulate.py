@@ -23,52 +23,54 @@ from deploy.local.products import open_platform
 from deploy.local.simulator import DemoDevice
 from deploy.local.supervisor import RestartBackoff
 from deploy.platform import state as states
-from deploy.platform.bootstrap import demo_product
+from deploy.platform.bootstrap import read_demo_product
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
-from deploy.platform.openapi import OpenApi
+from deploy.platform.openapi import OpenApiClient
 from libs.common.jobs import cancel_and_wait, gather_limited, wait_for_event
 from libs.common.tls import mqtt_addresses
 
-KEYS_FILE = "simulated.json"
+KEYS_FILE_NAME = "simulated.json"
 _CONCURRENT_REQUESTS = 8
-_SAVE_EVERY = 100
+_DEVICES_PER_SAVE = 100
 
 
 async def provide_devices(
-    api: OpenApi, directory: Path, count: int, created: Callable[[int], None]
+    api: OpenApiClient, directory: Path, count: int, created: Callable[[int], None]
 ) -> dict[str, str]:
     """Return the key of each of `count` devices of the demo product by SN.
 
     Creates missing devices. `created` is called with the number of known devices after each batch.
     The next run continues an interrupted one.
     """
-    keys = _load(directory)
+    keys = _load_keys(directory)
     serials = [f"DEMOSIM{number:09d}" for number in range(1, count + 1)]
     missing = [sn for sn in serials if sn not in keys]
     if missing:
-        model = demo_product()["model"]
+        model = read_demo_product()["model"]
         try:
-            for start in range(0, len(missing), _SAVE_EVERY):
-                batch = missing[start : start + _SAVE_EVERY]
-                await _create(api, model, batch, keys)
-                _save(directory, keys)
+            for start in range(0, len(missing), _DEVICES_PER_SAVE):
+                batch = missing[start : start + _DEVICES_PER_SAVE]
+                await _create_devices(api, model, batch, keys)
+                _save_keys(directory, keys)
                 created(len(keys))
         finally:
-            _save(directory, keys)
+            _save_keys(directory, keys)
     return {sn: keys[sn] for sn in serials}
 
 
-async def _create(api: OpenApi, model: str, sns: list[str], keys: dict[str, str]) -> None:
+async def _create_devices(
+    api: OpenApiClient, model: str, sns: list[str], keys: dict[str, str]
+) -> None:
     async def create(sn: str) -> None:
-        device_id = await api.add_device(sn, f"Simulated {sn[-9:].lstrip('0')}", model)
+        device_id = await api.ensure_device(sn, f"Simulated {sn[-9:].lstrip('0')}", model)
         _, keys[sn] = await api.issue_credentials(device_id)
 
     await gather_limited(_CONCURRENT_REQUESTS, (partial(create, sn) for sn in sns))
 
 
-def _load(directory: Path) -> dict[str, str]:
-    path = directory / KEYS_FILE
+def _load_keys(directory: Path) -> dict[str, str]:
+    path = directory / KEYS_FILE_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
     except FileNotFoundError:
@@ -77,23 +79,23 @@ def _load(directory: Path) -> dict[str, str]:
         raise LauncherError(f"cannot read {path}: {error}") from error
 
 
-def _save(directory: Path, keys: dict[str, str]) -> None:
-    write_private(directory / KEYS_FILE, msgspec.json.encode(keys))
+def _save_keys(directory: Path, keys: dict[str, str]) -> None:
+    write_private(directory / KEYS_FILE_NAME, msgspec.json.encode(keys))
 
 
 _QOS = 1
 _ACK_SECONDS = 30.0
-_CONNECTING_AT_ONCE = 50
+_MAX_CONCURRENT_CONNECTS = 50
 _PLAIN_LINE_SECONDS = 5.0
 
 
-class Counters(Protocol):
+class SimulationCounters(Protocol):
     """Counters of a simulation."""
 
-    def line(self, seconds: float) -> str:
+    def format_activity(self, seconds: float) -> str:
         """Return the activity in the last `seconds` seconds."""
 
-    def totals(self) -> str:
+    def format_totals(self) -> str:
         """Return a line with the totals."""
 
 
@@ -109,12 +111,12 @@ class DeviceCounters:
     started: float = field(default_factory=time.monotonic)
     _before: tuple[int, int] = (0, 0)
 
-    def fail(self, error: Exception) -> None:
+    def count_error(self, error: Exception) -> None:
         """Count a broken connection or a report without acknowledgement."""
         self.errors += 1
         self.last_error = str(error) or type(error).__name__
 
-    def line(self, seconds: float) -> str:
+    def format_activity(self, seconds: float) -> str:
         """Return the rates since the previous line."""
         before, self._before = self._before, (self.sent, self.acknowledged)
         return (
@@ -123,7 +125,7 @@ class DeviceCounters:
             f"{self.errors} errors{f' ({self.last_error})' if self.last_error else ''}"
         )
 
-    def totals(self) -> str:
+    def format_totals(self) -> str:
         """Return the totals and the rate."""
         seconds = time.monotonic() - self.started
         return (
@@ -134,7 +136,7 @@ class DeviceCounters:
 
 async def simulate(options: Namespace) -> None:
     """Simulate devices until Ctrl-C or for `duration` seconds."""
-    _, addresses = states.load_addressed(options.data)
+    _, addresses = states.load_with_addresses(options.data)
     console = Console()
     async with open_platform(options.data) as api:
         keys = await provide_devices(
@@ -150,7 +152,7 @@ async def simulate(options: Namespace) -> None:
 
 async def run_with_display(
     console: Console,
-    counts: Counters,
+    counts: SimulationCounters,
     jobs: Iterable[Coroutine[Any, Any, None]],
     seconds: float | None,
 ) -> None:
@@ -161,7 +163,7 @@ async def run_with_display(
             await _wait_for_stop(seconds, tasks)
     finally:
         await cancel_and_wait(*tasks)
-        console.print(counts.totals(), soft_wrap=True, highlight=False)
+        console.print(counts.format_totals(), soft_wrap=True, highlight=False)
 
 
 async def _wait_for_stop(duration: float | None, tasks: Iterable[asyncio.Task[None]]) -> None:
@@ -187,8 +189,8 @@ class DeviceFleet:
         self._servers = itertools.cycle(servers)
         self._interval = interval
         self._counts = counts
-        self._gate = asyncio.Semaphore(_CONNECTING_AT_ONCE)
-        self._tsl = demo_product()["tsl"]
+        self._gate = asyncio.Semaphore(_MAX_CONCURRENT_CONNECTS)
+        self._tsl = read_demo_product()["tsl"]
 
     async def run_device(self, sn: str, key: str) -> None:
         """Run one device: connect, report every `interval` seconds, reconnect."""
@@ -199,10 +201,10 @@ class DeviceFleet:
             started = time.monotonic()
             try:
                 async with self._connect(sn, key) as client:
-                    await self._report(client, device, rng.random() * self._interval)
+                    await self._report_regularly(client, device, rng.random() * self._interval)
             except aiomqtt.MqttError as error:
-                self._counts.fail(error)
-                await asyncio.sleep(backoff.after(time.monotonic() - started))
+                self._counts.count_error(error)
+                await asyncio.sleep(backoff.next_pause(time.monotonic() - started))
 
     @contextlib.asynccontextmanager
     async def _connect(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:
@@ -223,7 +225,9 @@ class DeviceFleet:
             finally:
                 self._counts.connected -= 1
 
-    async def _report(self, client: aiomqtt.Client, device: DemoDevice, first: float) -> None:
+    async def _report_regularly(
+        self, client: aiomqtt.Client, device: DemoDevice, first: float
+    ) -> None:
         """Report at fixed times, so that a slow acknowledgement does not lower the rate."""
         due = time.monotonic() + first
         while True:
@@ -236,24 +240,24 @@ class DeviceFleet:
 
 
 @contextlib.asynccontextmanager
-async def _display(console: Console, counts: Counters) -> AsyncIterator[None]:
+async def _display(console: Console, counts: SimulationCounters) -> AsyncIterator[None]:
     """Show the rates: one live line on a terminal, else a line every few seconds."""
     with contextlib.ExitStack() as stack:
         live = None
         if console.is_terminal:
             live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
-        showing = asyncio.create_task(_show(console, live, counts))
+        showing = asyncio.create_task(_refresh_display(console, live, counts))
         try:
             yield
         finally:
             showing.cancel()
 
 
-async def _show(console: Console, live: Live | None, counts: Counters) -> None:
+async def _refresh_display(console: Console, live: Live | None, counts: SimulationCounters) -> None:
     pause = 1.0 if live else _PLAIN_LINE_SECONDS
     while True:
         await asyncio.sleep(pause)
-        line = counts.line(pause)
+        line = counts.format_activity(pause)
         if live:
             live.update(line, refresh=True)
         else:

@@ -1,7 +1,7 @@
 """A simulated device over MQTT: it reports, executes commands and reconnects.
 
 The launcher runs `python -m deploy.local.simulator`, with settings in the environment
-(`environment`).
+(`build_environment`).
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from deploy.local.supervisor import RestartBackoff
-from deploy.platform.bootstrap import demo_product
+from deploy.platform.bootstrap import read_demo_product
 from libs.common.jobs import run_until_first_ends
 from libs.common.simulation import SimulatedDevice
 from libs.common.tls import mqtt_addresses
@@ -46,7 +46,7 @@ class DemoDevice(SimulatedDevice):
         """Handle a service call: `identify` turns the LED on."""
         return {"led": True} if service.id == "identify" else {}
 
-    def event(self) -> Values | None:
+    def build_event(self) -> Values | None:
         """Return an event if the temperature has just crossed the threshold."""
         temperature = self.measured.get("temperature", 0.0)
         is_hot = temperature >= _HIGH_TEMPERATURE
@@ -61,7 +61,7 @@ _KEEPALIVE_SECONDS = 20
 _QOS = 1
 
 
-def environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str]:
+def build_environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[str, str]:
     """Return the environment of the simulator process."""
     return {
         "THINGWAY_MQTT_URL": mqtt_url,
@@ -76,7 +76,7 @@ async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice
 
     `servers` are the MQTT servers (`mqtt_addresses`), tried in turn.
     """
-    import aiomqtt  # noqa: PLC0415 - the launcher imports this module for `environment`
+    import aiomqtt  # noqa: PLC0415 - the launcher imports this module for `build_environment`
 
     loop = asyncio.get_running_loop()
     backoff = RestartBackoff()
@@ -93,7 +93,7 @@ async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice
             ) as client:
                 await _serve(client, device)
         except aiomqtt.MqttError as error:
-            pause = backoff.after(loop.time() - started)
+            pause = backoff.next_pause(loop.time() - started)
             log.warning("not connected: %s; reconnecting in %.1f s", error, pause)
             await asyncio.sleep(pause)
 
@@ -107,7 +107,7 @@ async def _serve(client: "aiomqtt.Client", device: DemoDevice) -> None:
 async def _report_regularly(client: "aiomqtt.Client", device: DemoDevice) -> None:
     while True:
         await _send(client, device, "report", {"properties": device.measure()})
-        event = device.event()
+        event = device.build_event()
         if event is not None:
             await _send(client, device, "event", event)
         await asyncio.sleep(REPORT_SECONDS)
@@ -136,7 +136,7 @@ async def _send(
 async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
-    device = DemoDevice(sn, demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
+    device = DemoDevice(sn, read_demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
     servers = mqtt_addresses(
         os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", "")
     )

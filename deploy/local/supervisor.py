@@ -11,12 +11,19 @@ from typing import Any
 
 from deploy.local import fork_server
 from deploy.local.fork_server import ForkServer
-from deploy.local.process import Process, ProcessSpec, describe_exit, signal_group, spawn, terminate
+from deploy.local.process import (
+    ChildProcess,
+    ProcessSpec,
+    describe_exit,
+    signal_group,
+    spawn,
+    terminate,
+)
 from deploy.platform.errors import Exit, LauncherError
 from libs.common.jobs import wait_for_event
 
-FIRST_PAUSE = 0.2
-LONGEST_PAUSE = 10.0
+FIRST_PAUSE_SECONDS = 0.2
+MAX_PAUSE_SECONDS = 10.0
 STEADY_SECONDS = 30.0
 """Uptime after which the next pause is the shortest again."""
 
@@ -25,14 +32,14 @@ class RestartBackoff:
     """The pause before the next start, doubled by each early exit up to a limit."""
 
     def __init__(self) -> None:
-        self._next = FIRST_PAUSE
+        self._next = FIRST_PAUSE_SECONDS
 
-    def after(self, uptime: float) -> float:
+    def next_pause(self, uptime: float) -> float:
         """Return the seconds to wait after an uptime of `uptime` seconds."""
         if uptime >= STEADY_SECONDS:
-            self._next = FIRST_PAUSE
+            self._next = FIRST_PAUSE_SECONDS
         pause = self._next
-        self._next = min(pause * 2, LONGEST_PAUSE)
+        self._next = min(pause * 2, MAX_PAUSE_SECONDS)
         return pause
 
 
@@ -40,11 +47,14 @@ class SupervisedProcess:
     """A supervised process that `run` starts again until `stop` is called."""
 
     def __init__(
-        self, spec: ProcessSpec, log: Path, start: Callable[[ProcessSpec, Path], Awaitable[Process]]
+        self,
+        spec: ProcessSpec,
+        log: Path,
+        start: Callable[[ProcessSpec, Path], Awaitable[ChildProcess]],
     ) -> None:
         self.spec = spec
         self.log = log
-        self.process: Process | None = None
+        self.process: ChildProcess | None = None
         self.exits = 0
         self._start = start
         self._stopping = asyncio.Event()
@@ -56,8 +66,8 @@ class SupervisedProcess:
         return process.pid if process is not None and process.returncode is None else None
 
     @property
-    def fault(self) -> str | None:
-        """Return the meaning of the last exit code if it needs an explanation."""
+    def exit_fault(self) -> str | None:
+        """Return the explanation of the last exit code; None if it has none."""
         code = self.process.returncode if self.process is not None else None
         return None if code is None else self.spec.faults.get(code)
 
@@ -79,7 +89,7 @@ class SupervisedProcess:
             if fault is None:
                 return
             self.exits += 1
-            pause = backoff.after(time.monotonic() - started)
+            pause = backoff.next_pause(time.monotonic() - started)
             print_line(f"{self.spec.name} {fault}; restarting it in {pause:.1f} s (see {self.log})")
             changed()
             await wait_for_event(self._stopping, pause)
@@ -101,12 +111,14 @@ class SupervisedProcess:
         return describe_exit(await ended)
 
 
-LARGEST_LOG = 20 * 1024**2
-"""Bytes of a log above which it moves to `NAME.log.1`."""
-LOG_SECONDS = 10.0
+MAX_LOG_BYTES = 20 * 1024**2
+"""Bytes of a log above which its content moves to `NAME.log.1`."""
+LOG_CHECK_SECONDS = 10.0
 
 
-async def limit_logs(logs: Path, largest: int = LARGEST_LOG, period: float = LOG_SECONDS) -> None:
+async def limit_logs(
+    logs: Path, largest: int = MAX_LOG_BYTES, period: float = LOG_CHECK_SECONDS
+) -> None:
     """Keep the logs in a directory small, for ever.
 
     A large log is copied to `NAME.log.1` and emptied, because its process keeps it open and appends
@@ -174,7 +186,7 @@ class Supervisor:
         """Return the process ids of the running children by name."""
         pids = {name: child.pid for name, child in self._children.items()}
         if self._fork_server is not None:
-            pids[fork_server.NAME] = self._fork_server.pid
+            pids[fork_server.PROCESS_NAME] = self._fork_server.pid
         return {name: pid for name, pid in pids.items() if pid is not None}
 
     async def stop(self) -> None:
@@ -192,7 +204,7 @@ class Supervisor:
         if self._fork_server is not None:
             await self._fork_server.stop()
 
-    async def _spawn(self, spec: ProcessSpec, log: Path) -> Process:
+    async def _spawn(self, spec: ProcessSpec, log: Path) -> ChildProcess:
         if spec.forked and self._fork_server is not None:
             try:
                 return await self._fork_server.fork(spec, log)
@@ -201,10 +213,10 @@ class Supervisor:
         return await spawn(spec, log, self._keep_open)
 
 
-START_SECONDS = 180.0
-"""Per process; several platforms that start at once on slow processors take a minute."""
-_EARLY_EXITS = 4
-"""Number of exits before readiness after which a child counts as failed."""
+MAX_START_SECONDS = 180.0
+"""Maximum seconds until a process is ready; a minute is usual on slow, busy processors."""
+_MAX_EARLY_EXITS = 4
+"""Number of exits before its readiness after which a child is reported as failed."""
 
 
 async def wait_ready(child: SupervisedProcess, ready: Callable[[], Awaitable[None]]) -> None:
@@ -214,11 +226,11 @@ async def wait_ready(child: SupervisedProcess, ready: Callable[[], Awaitable[Non
     exiting or is not ready in time.
     """
     waiting = asyncio.ensure_future(ready())
-    deadline = time.monotonic() + START_SECONDS
+    deadline = time.monotonic() + MAX_START_SECONDS
     try:
         while not (await asyncio.wait({waiting}, timeout=0.1))[0]:
-            if child.fault or child.exits >= _EARLY_EXITS or time.monotonic() > deadline:
-                raise LauncherError(_explain(child), Exit.FAILED)
+            if child.exit_fault or child.exits >= _MAX_EARLY_EXITS or time.monotonic() > deadline:
+                raise LauncherError(_explain_failure(child), Exit.FAILED)
         waiting.result()
     finally:
         waiting.cancel()
@@ -235,10 +247,10 @@ async def run_concurrently(steps: list[Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _explain(child: SupervisedProcess) -> str:
-    if child.fault:
-        return f"{child.spec.name}: {child.fault} (see {child.log})"
-    cause = "keeps exiting" if child.exits >= _EARLY_EXITS else "is not ready in time"
+def _explain_failure(child: SupervisedProcess) -> str:
+    if child.exit_fault:
+        return f"{child.spec.name}: {child.exit_fault} (see {child.log})"
+    cause = "keeps exiting" if child.exits >= _MAX_EARLY_EXITS else "is not ready in time"
     return f"{child.spec.name} {cause}: {_last_line(child.log)} (see {child.log})"
 
 

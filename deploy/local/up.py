@@ -17,28 +17,28 @@ from rich.console import Console
 
 from deploy.local import fork_server, jetstream, lock, servers, simulator
 from deploy.local.fork_server import ForkServer
-from deploy.local.options import PORTS, given_ports, port_options
+from deploy.local.options import DEFAULT_PORTS, port_options, read_ports
 from deploy.local.process import ProcessSpec, base_environment, end_with_parent, system_environment
-from deploy.local.progress import Progress, summary
+from deploy.local.progress import StartProgress, format_summary
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import console, ports, ready, services
 from deploy.platform import state as states
 from deploy.platform.bootstrap import bootstrap
-from deploy.platform.certificates import Certificates
+from deploy.platform.certificates import CertificateFiles
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.files import create_private_directory
-from deploy.platform.nats_grants import ADMIN, SYSTEM_USER
-from deploy.platform.openapi import wait_serving
+from deploy.platform.nats_grants import ADMIN_USER, SYSTEM_USER
+from deploy.platform.openapi import wait_until_ready
 from deploy.platform.services import PUBLIC_SERVICE, SERVICES, Endpoints, Service
 from deploy.platform.state import Addresses
 
-END_WITH_PARENT = "THINGWAY_END_WITH_PARENT"
-"""Environment variable of the Makefile, so that the launcher ends when make is killed."""
+END_WITH_PARENT_VARIABLE = "THINGWAY_END_WITH_PARENT"
+"""Variable that the Makefile sets, so that the launcher ends when make is killed."""
 _SERVICE_STAGE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class UpOptions:
     """The options of `thingway up`."""
 
     data: Path
@@ -57,10 +57,10 @@ class Options:
     admin_email: str
     cluster: bool
 
-    def addresses(self, listeners: Sequence[servers.NatsListeners]) -> Addresses:
+    def build_addresses(self, listeners: Sequence[servers.NatsListeners]) -> Addresses:
         """Return the client addresses on this machine; `listeners` are those of NATS."""
         http, websocket = ("https", "wss") if self.tls else ("http", "ws")
-        host = ports.client_host(self.host)
+        host = ports.reachable_host(self.host)
         mqtt_ws, certificates = self.websocket_port, self.certificate_port
         nats_certificates = self.certificate_nats_port
         return Addresses(
@@ -81,26 +81,26 @@ def up(arguments: Namespace) -> Exit:
     start, and with exit code 1 if a process does not become ready.
     """
     options = read_options(arguments)
-    if os.environ.get(END_WITH_PARENT):
+    if os.environ.get(END_WITH_PARENT_VARIABLE):
         end_with_parent()
-    server_programs = servers.Programs.find()
+    server_programs = servers.ServerPrograms.find()
     handle = lock.acquire(options.data)
-    if (options.data / lock.RESTORING).exists():
+    if (options.data / lock.RESTORE_MARKER).exists():
         raise LauncherError(
             f"a restore into {options.data} was interrupted: empty the directory and restore again"
         )
-    ports.require_free(options.host, port_options(given_ports(arguments)))
+    ports.require_free(options.host, port_options(read_ports(arguments)))
     asyncio.run(Launcher(options, server_programs, handle).run())
     return Exit.OK
 
 
-def read_options(options: Namespace) -> Options:
+def read_options(options: Namespace) -> UpOptions:
     """Return the parsed options of `thingway up`."""
-    values = {field.name: getattr(options, field.name) for field in fields(Options)}
-    return Options(**(values | given_ports(options)))
+    values = {field.name: getattr(options, field.name) for field in fields(UpOptions)}
+    return UpOptions(**(values | read_ports(options)))
 
 
-def _fork_server(logs: Path, lock_handle: int) -> ForkServer | None:
+def _create_fork_server(logs: Path, lock_handle: int) -> ForkServer | None:
     """Return the fork server of all services; None on systems other than Linux."""
     if sys.platform != "linux":
         return None
@@ -113,8 +113,8 @@ class Launcher:
 
     def __init__(
         self,
-        options: Options,
-        server_programs: servers.Programs,
+        options: UpOptions,
+        server_programs: servers.ServerPrograms,
         lock_handle: int,
         hosts: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> None:
@@ -129,21 +129,21 @@ class Launcher:
         self._state = states.load(self._directory)
         if options.cluster or self._state.is_cluster:
             self._state.hosts = list(hosts) or [ports.LOOPBACK] * servers.CLUSTER_SIZE
-        console.adopt_client(self._state, os.environ)
+        console.adopt_console_client(self._state, os.environ)
         self._base = base_environment(os.environ)
         self.service_environment = dict(self._base)
         if not options.console:
             self.service_environment["THINGWAY_CONSOLE"] = "off"
         """Environment of every service, apart from its settings."""
         self._certificates = (
-            Certificates.prepare(options.data, self._state, options.host, options.tls_name)
+            CertificateFiles.prepare(options.data, self._state, options.host, options.tls_name)
             if options.tls
             else None
         )
         self._is_ready = False
-        self._progress = Progress(Console(file=sys.stdout))
+        self._progress = StartProgress(Console(file=sys.stdout))
         logs = create_private_directory(self._directory / "logs")
-        self._fork_server = _fork_server(logs, lock_handle)
+        self._fork_server = _create_fork_server(logs, lock_handle)
         self._supervisor = Supervisor(
             logs,
             print_line=self._progress.print_line,
@@ -174,7 +174,7 @@ class Launcher:
         """Wait for `stop`; meanwhile renew certificates and restart stuck nats-servers."""
         jobs = [
             self._restart_when_stuck(number, address)
-            for number, address in enumerate(self._addresses().per_nats_server(), 1)
+            for number, address in enumerate(self._addresses().split_by_nats_server(), 1)
         ]
         if self._certificates is not None:
             jobs.append(self._certificates.renew_forever(self._reload_certificates))
@@ -189,8 +189,10 @@ class Launcher:
         password = self._state.secrets[f"nats.{SYSTEM_USER}"]
         name = states.member_name(servers.NATS, number)
         return jetstream.restart_when_stuck(
-            partial(jetstream.is_stuck, address, password, servers.nats_name(self._state, number)),
-            partial(jetstream.free_bytes, self._directory / name),
+            partial(
+                jetstream.is_stuck, address, password, servers.nats_server_name(self._state, number)
+            ),
+            partial(jetstream.measure_free_bytes, self._directory / name),
             partial(self._restart_nats, name),
         )
 
@@ -232,7 +234,7 @@ class Launcher:
             await self._prepare_streams()
             await run_concurrently(
                 [
-                    self._start_and_wait(spec, partial(wait_serving, url, addresses.ca_file))
+                    self._start_and_wait(spec, partial(wait_until_ready, url, addresses.ca_file))
                     for spec, url in specs
                 ]
             )
@@ -244,24 +246,24 @@ class Launcher:
             self._supervisor.start(self._simulator_spec(addresses))
         self._is_ready = True
         self._write_ready()
-        self._progress.print_line(summary(self._state, self._directory))
+        self._progress.print_line(format_summary(self._state, self._directory))
 
     def _listeners(self) -> list[servers.NatsListeners]:
         """Return the listeners of the NATS servers."""
         options = self._options
-        tls = self._certificates.server if self._certificates else None
+        tls = self._certificates.tls_files if self._certificates else None
         first = servers.NatsListeners(
             options.host, options.nats_port, options.mqtt_port, options.websocket_port, tls
         )
-        return first.for_members(self._state)
+        return first.build_for_members(self._state)
 
     def _addresses(self) -> Addresses:
-        return self._options.addresses(self._listeners())
+        return self._options.build_addresses(self._listeners())
 
     async def _prepare_streams(self) -> None:
         """Let a cluster adopt the streams of a server that ran alone before."""
-        address = self._addresses().per_nats_server()[0]
-        password = self._state.secrets[f"nats.{ADMIN}"]
+        address = self._addresses().split_by_nats_server()[0]
+        password = self._state.secrets[f"nats.{ADMIN_USER}"]
         if not self._state.is_cluster:
             await jetstream.keep_unused_streams_in_memory(address, password)
             return
@@ -269,14 +271,14 @@ class Launcher:
             self._directory / servers.NATS,
             address,
             password,
-            servers.nats_name(self._state, 1),
+            servers.nats_server_name(self._state, 1),
             servers.CLUSTER_SIZE,
         )
 
     async def _start_fork_server(self) -> None:
         if self._fork_server is not None:
             with suppress(OSError):  # the supervisor reports it and starts services alone
-                await self._progress.follow(fork_server.NAME, self._fork_server.start())
+                await self._progress.follow(fork_server.PROCESS_NAME, self._fork_server.start())
 
     async def _start_and_wait(
         self, spec: ProcessSpec, ready_check: Callable[[], Awaitable[None]]
@@ -286,10 +288,10 @@ class Launcher:
 
     def _claim_ports(self) -> None:
         if self._state.is_cluster:
-            servers.remember_primary(self._directory, self._state)
+            servers.record_redis_primary(self._directory, self._state)
         self._state.claim_ports(
-            [*servers.internal_ports(self._state), *services.internal_port_names()],
-            reserved={port for name in PORTS if (port := getattr(self._options, name))},
+            [*servers.server_port_names(self._state), *services.internal_service_names()],
+            reserved={port for name in DEFAULT_PORTS if (port := getattr(self._options, name))},
         )
 
     def _service_specs(self, addresses: Addresses) -> list[tuple[ProcessSpec, str]]:
@@ -304,7 +306,7 @@ class Launcher:
             certificate_port=self._options.certificate_port or 0,
             certificate_nats_port=self._options.certificate_nats_port or 0,
             ca_file=addresses.ca_file,
-            tls=self._certificates.server if self._certificates else None,
+            tls=self._certificates.tls_files if self._certificates else None,
             device_ca_file=str(self._certificates.device_ca_file) if self._certificates else "",
         )
         specs = []
@@ -312,7 +314,7 @@ class Launcher:
             port = services.service_port(service, self._state, endpoints)
             public = service.name == PUBLIC_SERVICE
             url = addresses.base_url if public else f"http://{ports.LOOPBACK}:{port}"
-            environment = services.environment(service, self._state, endpoints)
+            environment = services.build_environment(service, self._state, endpoints)
             specs += [
                 (self._service_spec(service, n, environment), url)
                 for n in self._process_numbers(service)
@@ -342,7 +344,9 @@ class Launcher:
             argv=[sys.executable, "-m", simulator.__name__],
             stage=_SERVICE_STAGE,
             environment=self._base
-            | simulator.environment(addresses.mqtt_url, addresses.ca_file, device.sn, device.key),
+            | simulator.build_environment(
+                addresses.mqtt_url, addresses.ca_file, device.sn, device.key
+            ),
             forked=True,
         )
 

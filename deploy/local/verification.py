@@ -43,16 +43,16 @@ async def verify(options: Namespace) -> None:
             archive, secrets = read_head_and_secrets(reader)
             if archive.head.tenant is not None:
                 raise CommandError(f"{name} has one tenant only: verify a backup of all tenants")
-            async with _run_scratch(options, decode_state(secrets)) as stores:
+            async with _open_scratch_stores(options, decode_state(secrets)) as stores:
                 await restore_installation(stores, archive, log, 1, compare=True)
         seconds = time.monotonic() - began
         log_content(archive)
         log(f"the restored data equal the backup; the restore took {seconds:.0f} s")
-        await _report(options, archive, seconds)
+        await _report_verification(options, archive, seconds)
 
 
 @contextlib.asynccontextmanager
-async def _run_scratch(options: Namespace, state: State) -> AsyncIterator[Stores]:
+async def _open_scratch_stores(options: Namespace, state: State) -> AsyncIterator[Stores]:
     """Yield empty stores: temporary servers, or those that the options name."""
     if not options.scratch_mongo_url and not options.scratch_nats_url:
         with tempfile.TemporaryDirectory(
@@ -74,13 +74,15 @@ async def _run_scratch(options: Namespace, state: State) -> AsyncIterator[Stores
     yield stores
 
 
-async def _report(options: Namespace, archive: VerifiedArchive, seconds: float) -> None:
+async def _report_verification(
+    options: Namespace, archive: VerifiedArchive, seconds: float
+) -> None:
     """Report the verification to the platform that made the backup, if it runs."""
     if options.nats_url:
         state = states.load(options.data)
         addresses = Addresses("", "", options.nats_url, os.environ.get("THINGWAY_CA_FILE", ""))
     elif lock.is_held(options.data):
-        state, addresses = states.load_addressed(options.data)
+        state, addresses = states.load_with_addresses(options.data)
     else:
         log(f"the result is not shown as a metric: no platform runs with data in {options.data}")
         return

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import yaml
 
-FOLDER = Path(__file__).with_name("dashboards")
-TABLE = FOLDER.with_suffix(".yaml")
-SCHEMA = 39
+DASHBOARDS_FOLDER = Path(__file__).with_name("dashboards")
+DASHBOARDS_SOURCE = DASHBOARDS_FOLDER.with_suffix(".yaml")
+SCHEMA_VERSION = 39
 """Schema version of Grafana 10.4; newer versions migrate it."""
 COLUMNS, WIDTH, HEIGHT = 24, 8, 8
-_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+_DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 Json = dict[str, Any]
 
 
@@ -38,7 +38,7 @@ class Dashboard(NamedTuple):
 
 DASHBOARDS = tuple(
     Dashboard(name, page["title"], tuple(Panel(**panel) for panel in page["panels"]))
-    for name, page in yaml.safe_load(TABLE.read_text()).items()
+    for name, page in yaml.safe_load(DASHBOARDS_SOURCE.read_text()).items()
 )
 
 
@@ -49,17 +49,17 @@ def render_dashboard(dashboard: Dashboard) -> str:
         "uid": f"thingway-{dashboard.name}",
         "title": dashboard.title,
         "tags": ["thingway"],
-        "schemaVersion": SCHEMA,
+        "schemaVersion": SCHEMA_VERSION,
         "editable": True,
         "refresh": "30s",
         "time": {"from": "now-1h", "to": "now"},
         "templating": {"list": [variable]},
-        "panels": [_panel(number, panel) for number, panel in enumerate(dashboard.panels)],
+        "panels": [_render_panel(number, panel) for number, panel in enumerate(dashboard.panels)],
     }
     return json.dumps(page, indent=1) + "\n"
 
 
-def _panel(number: int, panel: Panel) -> Json:
+def _render_panel(number: int, panel: Panel) -> Json:
     across = COLUMNS // WIDTH
     position = {"x": number % across * WIDTH, "y": number // across * HEIGHT}
     lines = enumerate(panel.lines.items())
@@ -68,12 +68,12 @@ def _panel(number: int, panel: Panel) -> Json:
         "type": "timeseries",
         "title": panel.title,
         "description": panel.text,
-        "datasource": _SOURCE,
+        "datasource": _DATA_SOURCE,
         "gridPos": position | {"w": WIDTH, "h": HEIGHT},
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
         "options": {"tooltip": {"mode": "multi"}, "legend": {"showLegend": True}},
         "targets": [
-            {"refId": chr(ord("A") + position), "datasource": _SOURCE, "expr": expr}
+            {"refId": chr(ord("A") + position), "datasource": _DATA_SOURCE, "expr": expr}
             | {"legendFormat": legend}
             for position, (legend, expr) in lines
         ],
@@ -81,9 +81,9 @@ def _panel(number: int, panel: Panel) -> Json:
 
 
 def main() -> None:
-    """Write the files."""
+    """Write a JSON file per dashboard."""
     for dashboard in DASHBOARDS:
-        (FOLDER / f"{dashboard.name}.json").write_text(render_dashboard(dashboard))
+        (DASHBOARDS_FOLDER / f"{dashboard.name}.json").write_text(render_dashboard(dashboard))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from deploy.platform.errors import CommandError
-from deploy.platform.nats_grants import ADMIN
+from deploy.platform.nats_grants import ADMIN_USER
 from deploy.platform.state import Addresses
 from libs.common.bus import Bus, NoResponders, RpcClient, SecureClient
 from libs.common.jobs import retry
@@ -21,10 +21,10 @@ _STREAM_NOT_FOUND = 10059
 
 
 @contextlib.asynccontextmanager
-async def connect(addresses: Addresses, password: str) -> AsyncIterator[RpcClient]:
-    """Connect as administrator; raise `CommandError` if the platform is not running."""
+async def connect_rpc(addresses: Addresses, password: str) -> AsyncIterator[RpcClient]:
+    """Yield an RPC client of the administrator; raise `CommandError` without one."""
     try:
-        client = await log_in(addresses, password)
+        client = await log_in_once(addresses, password)
     except (NatsError, OSError, TimeoutError) as error:
         raise CommandError(
             f"no platform responds at {addresses.nats_url}: is `thingway up` running?"
@@ -44,7 +44,7 @@ async def wait_ready(addresses: Addresses, password: str) -> None:
     """
 
     async def attempt() -> None:
-        client = await log_in(addresses, password)
+        client = await log_in_once(addresses, password)
         try:
             await client.jetstream().account_info()
         finally:
@@ -53,7 +53,7 @@ async def wait_ready(addresses: Addresses, password: str) -> None:
     await retry(attempt, NatsError, OSError)
 
 
-async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Client:
+async def log_in_once(addresses: Addresses, password: str, user: str = ADMIN_USER) -> Client:
     """Connect once; raise the error of nats-py, which would retry for two minutes."""
     client = SecureClient()
     await client.connect(
@@ -67,12 +67,12 @@ async def log_in(addresses: Addresses, password: str, user: str = ADMIN) -> Clie
         max_reconnect_attempts=1,  # 0 would retry forever
         reconnect_time_wait=0,
         connect_timeout=_CONNECT_SECONDS,
-        error_cb=_suppress_log,
+        error_cb=_ignore_error,
     )
     return client
 
 
-class JetStreamFault(msgspec.Struct):
+class JetStreamError(msgspec.Struct):
     """An error of JetStream's API."""
 
     err_code: int = 0
@@ -82,13 +82,13 @@ class JetStreamFault(msgspec.Struct):
 class JetStreamReply(msgspec.Struct):
     """A reply of JetStream's API."""
 
-    error: JetStreamFault | None = None
+    error: JetStreamError | None = None
     config: dict[str, Any] = {}
     state: dict[str, Any] = {}
     deliver_subject: str = ""
 
     @property
-    def is_missing(self) -> bool:
+    def is_stream_missing(self) -> bool:
         """Return whether the stream does not exist."""
         return self.error is not None and self.error.err_code == _STREAM_NOT_FOUND
 
@@ -100,5 +100,5 @@ async def call_jetstream(client: Client, operation: str, body: Any = None) -> Je
     return msgspec.json.decode(reply.data, type=JetStreamReply)
 
 
-async def _suppress_log(_: Exception) -> None:
-    """Suppress logging; the caller gets an exception."""
+async def _ignore_error(_: Exception) -> None:
+    """Do nothing, so that nats-py does not log; the caller gets an exception."""

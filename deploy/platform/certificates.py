@@ -21,32 +21,32 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from deploy.platform.errors import CommandError
 from deploy.platform.files import create_private_directory, write_private
-from deploy.platform.nats import ServerFiles
+from deploy.platform.nats import TlsFiles
 from deploy.platform.state import State
 
 DEVICE_AUTHORITY = "devices_authority"
 """Name of the secret with the key and certificate of `device_authority`."""
 AUTHORITY_DAYS = 3650
 SERVER_DAYS = 90
-RENEW_DAYS = 30
+MIN_DAYS_LEFT = 30
 """A server certificate with fewer days left is renewed."""
 _MAX_CLOCK_SKEW = timedelta(hours=1)
-"""Time before now from which certificates are valid, for clients with slow clocks."""
-_LONGEST_NAME = 64
+"""Certificates are valid from this time before their issue, for clients with slow clocks."""
+_MAX_NAME_CHARACTERS = 64
 """Maximum length of a common name (X.520)."""
 
 
-def new_authority(name: str) -> str:
+def create_authority_pem(name: str) -> str:
     """Create an authority; return its private key and certificate, concatenated."""
     key = _new_key()
     subject = _subject_name(name)
     certificate = (
-        _builder(subject, subject, key.public_key(), AUTHORITY_DAYS)
+        _start_certificate(subject, subject, key.public_key(), AUTHORITY_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
     )
-    return _key_pem(key) + _pem(certificate)
+    return _key_pem(key) + _certificate_pem(certificate)
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class IssuedCertificate:
     """Private key; None if the certificate was issued for a CSR."""
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority."""
 
     def __init__(self, pem: str) -> None:
-        """`pem` is the output of `new_authority`."""
+        """`pem` is the output of `create_authority_pem`."""
         key = serialization.load_pem_private_key(pem.encode(), password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise TypeError("the key of an authority must be an elliptic curve key")
@@ -76,7 +76,7 @@ class Authority:
     @property
     def certificate(self) -> str:
         """Return the certificate that clients or the gateway must trust."""
-        return _pem(self._own)
+        return _certificate_pem(self._own)
 
     def issue_server_certificate(self, names: Sequence[str]) -> tuple[str, str]:
         """Return a server certificate for these host names and addresses, and its key."""
@@ -88,7 +88,7 @@ class Authority:
             ExtendedKeyUsageOID.SERVER_AUTH,
             x509.SubjectAlternativeName([_general_name(name) for name in names]),
         )
-        return _pem(issued), _key_pem(key)
+        return _certificate_pem(issued), _key_pem(key)
 
     def issue_device_certificate(
         self, sn: str, days: int, csr: bytes | None = None
@@ -97,15 +97,17 @@ class Authority:
 
         Raises `CommandError` if the SN is too long or the CSR invalid.
         """
-        if len(sn) > _LONGEST_NAME:
-            raise CommandError(f"the SN of a certificate has at most {_LONGEST_NAME} characters")
+        if len(sn) > _MAX_NAME_CHARACTERS:
+            raise CommandError(
+                f"the SN of a certificate has at most {_MAX_NAME_CHARACTERS} characters"
+            )
         key = None if csr else _new_key()
-        public = key.public_key() if key else _requested_key(csr or b"")
+        public = key.public_key() if key else _read_requested_key(csr or b"")
         issued = self._issue(_subject_name(sn), public, days, ExtendedKeyUsageOID.CLIENT_AUTH)
         return IssuedCertificate(
             _hexadecimal(issued.serial_number),
             round(issued.not_valid_after_utc.timestamp() * 1000),
-            _pem(issued),
+            _certificate_pem(issued),
             _key_pem(key) if key else None,
         )
 
@@ -118,7 +120,7 @@ class Authority:
         *more: x509.ExtensionType,
     ) -> x509.Certificate:
         builder = (
-            _builder(subject, self._own.subject, public, days)
+            _start_certificate(subject, self._own.subject, public, days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
@@ -132,13 +134,17 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256())
 
 
-def device_authority(state: State) -> Authority:
+def device_authority(state: State) -> CertificateAuthority:
     """Return the authority of device certificates, created on first use."""
-    return Authority(state.secret(DEVICE_AUTHORITY, lambda: new_authority("Thingway devices")))
+    return CertificateAuthority(
+        state.get_or_create_secret(
+            DEVICE_AUTHORITY, lambda: create_authority_pem("Thingway devices")
+        )
+    )
 
 
-def is_valid_for(certificate: str, names: Sequence[str], authority: Authority) -> bool:
-    """Return whether a certificate of `authority` covers `names` and is still fresh."""
+def is_fresh_for(certificate: str, names: Sequence[str], authority: CertificateAuthority) -> bool:
+    """Return whether a certificate covers `names` and does not expire soon."""
     loaded = x509.load_pem_x509_certificate(certificate.encode())
     try:
         loaded.verify_directly_issued_by(
@@ -147,11 +153,11 @@ def is_valid_for(certificate: str, names: Sequence[str], authority: Authority) -
         covered = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
         return False
-    is_fresh = loaded.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_DAYS)
+    is_fresh = loaded.not_valid_after_utc - datetime.now(UTC) > timedelta(days=MIN_DAYS_LEFT)
     return is_fresh and {_general_name(name) for name in names} <= set(covered)
 
 
-def _requested_key(csr: bytes) -> CertificateIssuerPublicKeyTypes:
+def _read_requested_key(csr: bytes) -> CertificateIssuerPublicKeyTypes:
     try:
         request = x509.load_pem_x509_csr(csr)
     except ValueError as error:
@@ -161,7 +167,7 @@ def _requested_key(csr: bytes) -> CertificateIssuerPublicKeyTypes:
     return cast("CertificateIssuerPublicKeyTypes", request.public_key())
 
 
-def _builder(
+def _start_certificate(
     subject: x509.Name,
     issuer: x509.Name,
     public: CertificateIssuerPublicKeyTypes,
@@ -216,7 +222,7 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _pem(certificate: x509.Certificate) -> str:
+def _certificate_pem(certificate: x509.Certificate) -> str:
     return certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
@@ -235,25 +241,27 @@ _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)
-class Certificates:
+class CertificateFiles:
     """The certificate files of a data directory."""
 
     directory: Path
     names: Sequence[str]
     """Host names and addresses of the servers."""
-    authority: Authority
+    authority: CertificateAuthority
 
     @classmethod
     def prepare(
         cls, data: Path, state: State, host: str, more: Sequence[str] = ()
-    ) -> "Certificates":
-        """Write missing or outdated files; the authorities are secrets in `state`.
+    ) -> "CertificateFiles":
+        """Write the files if missing or outdated; the authorities' keys are in `state`.
 
         The certificate covers `host` (the machine's name if `host` means every address), `more` and
         loopback.
         """
-        authority = Authority(
-            state.secret(SERVER_AUTHORITY, lambda: new_authority("Thingway servers"))
+        authority = CertificateAuthority(
+            state.get_or_create_secret(
+                SERVER_AUTHORITY, lambda: create_authority_pem("Thingway servers")
+            )
         )
         public_name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
         names = list(dict.fromkeys((*_LOCAL_NAMES, public_name, *more)))
@@ -261,7 +269,7 @@ class Certificates:
         write_private(certificates.ca_file, authority.certificate.encode())
         devices = device_authority(state)
         write_private(certificates.device_ca_file, devices.certificate.encode())
-        certificates.renew()
+        certificates.renew_if_needed()
         return certificates
 
     @property
@@ -275,45 +283,45 @@ class Certificates:
         return self.directory / "device-ca.pem"
 
     @property
-    def certificate(self) -> Path:
+    def certificate_file(self) -> Path:
         """Return the file with the servers' certificate."""
         return self.directory / "server.pem"
 
     @property
-    def key(self) -> Path:
+    def key_file(self) -> Path:
         """Return the file with the servers' private key."""
         return self.directory / "server.key"
 
     @property
-    def server(self) -> ServerFiles:
-        """Return certificate and key."""
-        return ServerFiles(self.certificate, self.key)
+    def tls_files(self) -> TlsFiles:
+        """Return the files with the servers' certificate and private key."""
+        return TlsFiles(self.certificate_file, self.key_file)
 
-    def renew(self) -> None:
+    def renew_if_needed(self) -> None:
         """Issue a new server certificate if it is missing, expires soon or lacks a name."""
         if (
-            self.certificate.exists()
-            and self.key.exists()
-            and is_valid_for(self.certificate.read_text(), self.names, self.authority)
+            self.certificate_file.exists()
+            and self.key_file.exists()
+            and is_fresh_for(self.certificate_file.read_text(), self.names, self.authority)
         ):
             return
-        self.issue()
+        self.issue_server_certificate()
 
-    def issue(self) -> None:
+    def issue_server_certificate(self) -> None:
         """Issue a new server certificate."""
         certificate, key = self.authority.issue_server_certificate(self.names)
-        write_private(self.key, key.encode())
-        write_private(self.certificate, certificate.encode())
+        write_private(self.key_file, key.encode())
+        write_private(self.certificate_file, certificate.encode())
 
     async def renew_forever(self, changed: Callable[[], None]) -> None:
         """Renew the certificate in time; call `changed` after each change; never return."""
         modified = self._modification_times()
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            self.renew()
+            self.renew_if_needed()
             if modified != (now := self._modification_times()):
                 modified = now
                 changed()
 
     def _modification_times(self) -> list[int]:
-        return [file.stat().st_mtime_ns for file in (self.certificate, self.key)]
+        return [file.stat().st_mtime_ns for file in (self.certificate_file, self.key_file)]

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 from deploy.platform import keys
 from deploy.platform.errors import LauncherError
-from deploy.platform.state import State, User
+from deploy.platform.state import FirstUser, State
 from libs.common.bus import RpcClient
 from libs.common.contracts.auth import CreateUser, UserPassword, UserRefByEmail
 from libs.common.errors import Conflict
 
-TENANT = "default"
-ADMIN_EMAIL = "THINGWAY_ADMIN_EMAIL"
+DEFAULT_TENANT = "default"
+ADMIN_EMAIL_VARIABLE = "THINGWAY_ADMIN_EMAIL"
 DEFAULT_EMAIL = "admin@thingway.local"
 CLIENT_ID, CLIENT_SECRET = "console_client_id", "console_client_secret"
 """Names of the client's secrets in the state."""
@@ -26,8 +26,11 @@ _CLIENT_VARIABLES = {
 }
 
 
-def adopt_client(state: State, environ: Mapping[str, str]) -> None:
-    """Use the client in the environment; raise `LauncherError` if only half is set."""
+def adopt_console_client(state: State, environ: Mapping[str, str]) -> None:
+    """Copy the console client of the environment to `state`, if it is set there.
+
+    Raises `LauncherError` if only its id or only its secret is set.
+    """
     values = {name: environ.get(variable, "") for name, variable in _CLIENT_VARIABLES.items()}
     if all(values.values()):
         state.secrets |= values
@@ -35,32 +38,32 @@ def adopt_client(state: State, environ: Mapping[str, str]) -> None:
         raise LauncherError(f"{' and '.join(_CLIENT_VARIABLES.values())} must be set together")
 
 
-def client(state: State) -> tuple[str, str]:
+def console_client(state: State) -> tuple[str, str]:
     """Return id and secret of the console client, created on first use."""
-    identity = state.secret(CLIENT_ID, lambda: str(uuid.uuid4()))
-    return identity, state.secret(CLIENT_SECRET, keys.new_password)
+    identity = state.get_or_create_secret(CLIENT_ID, lambda: str(uuid.uuid4()))
+    return identity, state.get_or_create_secret(CLIENT_SECRET, keys.new_password)
 
 
-def admin_email() -> str:
-    """Return the default email address of the first user."""
-    return os.environ.get(ADMIN_EMAIL) or DEFAULT_EMAIL
+def default_admin_email() -> str:
+    """Return the first user's email address in the environment, or the default."""
+    return os.environ.get(ADMIN_EMAIL_VARIABLE) or DEFAULT_EMAIL
 
 
-async def create_user(platform: RpcClient, email: str) -> User:
-    """Create the first user, or adopt the one of an interrupted start.
+async def create_first_user(platform: RpcClient, email: str) -> FirstUser:
+    """Create the first user, or reset its password if it exists already.
 
     Raises the errors with which `auth` rejects the address.
     """
-    request = CreateUser(email, email.partition("@")[0], TENANT, super_admin=True)
+    request = CreateUser(email, email.partition("@")[0], DEFAULT_TENANT, super_admin=True)
     try:
         made = await platform.call("rpc.auth.create_user", request, UserPassword)
     except Conflict:
-        return await reset_password(platform, TENANT, email)
-    return User(made.email, made.password)
+        return await reset_password(platform, DEFAULT_TENANT, email)
+    return FirstUser(made.email, made.password)
 
 
-async def reset_password(platform: RpcClient, tenant: str, email: str) -> User:
+async def reset_password(platform: RpcClient, tenant: str, email: str) -> FirstUser:
     """Set a new random password of a user, which invalidates its tokens."""
     request = UserRefByEmail(email, tenant)
     made = await platform.call("rpc.auth.reset_user_password", request, UserPassword)
-    return User(made.email, made.password)
+    return FirstUser(made.email, made.password)

@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 from deploy.platform.errors import CommandError
 
-PRIVATE_DIRECTORY = 0o700
+PRIVATE_DIRECTORY_MODE = 0o700
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -18,13 +18,13 @@ def write_private(path: Path, content: bytes) -> None:
     Readers see the old or the new content, even after a power cut: the file is flushed to disk
     before it is renamed.
     """
-    with writing_private(path) as file:
+    with open_private_file(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
-def writing_private(path: Path) -> Iterator[BinaryIO]:
-    """Write a file like `write_private`; yield the file."""
+def open_private_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a file that replaces `path` like `write_private` when the block ends."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -57,12 +57,12 @@ def read_text_file(path: Path) -> str:
 
 def create_private_directory(path: Path) -> Path:
     """Create `path` and its parents; only the owner can read `path`."""
-    path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+    path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     return path
 
 
 def _sync_directory(path: Path) -> None:
-    """Flush the names in a directory to disk."""
+    """Flush a directory's entries to disk, so that a rename survives a power cut."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -18,7 +18,7 @@ def new_password() -> str:
     return "p" + secrets.token_urlsafe(24)
 
 
-def new_key_file() -> str:
+def new_mongo_key() -> str:
     """Return the content of MongoDB's key file (base64)."""
     return base64.b64encode(secrets.token_bytes(96)).decode()
 

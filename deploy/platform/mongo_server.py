@@ -17,13 +17,13 @@ from deploy.platform.ports import LOOPBACK
 from libs.common.jobs import retry
 
 REPLICA_SET = "rs0"
-ADMIN = "admin"
+ADMIN_USER = "admin"
 ADMIN_SECRET = "mongo.admin"  # noqa: S105 - the name of the secret
 """Name of the secret with the administrator's password."""
-BACKUP = "backup"
-"""The user that reads all our databases."""
+BACKUP_USER = "backup"
+"""The user that may read all databases of the services."""
 READER_ROLE = "thingway_reading"
-"""Role of the user `BACKUP`."""
+"""Role of `BACKUP_USER`."""
 _CACHE_GB, _CLUSTER_CACHE_GB = "0.5", "0.25"
 """Cache of a single server, and of each member of a cluster."""
 _DIRTY_CACHE_LIMITS = "eviction_dirty_target=20,eviction_dirty_trigger=50"
@@ -38,39 +38,39 @@ _SESSION_LIMIT = "session_max=4000"
 MongoDB's default of 33,000 needs 33 MiB more. A container keeps the default.
 """
 _JOURNAL_MS = "500"
-"""Maximum time until MongoDB writes the journal for writes that do not wait for it; ours wait.
+"""Maximum ms until MongoDB writes the journal for writes that do not wait for it; ours wait.
 
 MongoDB's default of 100 wakes an unused server ten times a second.
 """
 _OPLOG_MB = "1024"
-_TRANSACTION_SECONDS = 10
-"""Lifetime of a transaction; ours take at most a second.
+_MAX_TRANSACTION_SECONDS = 10
+"""Seconds after which MongoDB aborts a transaction; ours take at most a second.
 
 A transaction of a killed process locks its documents until MongoDB aborts it after 1 to 1.5 times
 this value. The default of 60 s would block reports of those devices for up to 90 s. Same as in
 `docker-compose.yml`.
 """
-_HISTORY_SECONDS = 0
-"""Time for which MongoDB keeps old versions for snapshot reads.
+_SNAPSHOT_HISTORY_SECONDS = 0
+"""Seconds for which MongoDB keeps old document versions for snapshot reads.
 
 No service uses them, and each changed record would be written twice (docs/decisions/0038). A
 backup raises the value while it runs. Same as in `docker-compose.yml`.
 """
-FAULTS = {
+FAULT_BY_EXIT_CODE = {
     62: "this mongod cannot read the data of another version: upgrade from 6.0 to 7.0 and then to "
     "8.0 (docs/how-to/operations.md#mongodb-versions)"
 }
-"""The meaning of exit codes."""
-_COMPATIBILITY = "featureCompatibilityVersion"
-_CONFIRMED_SINCE = 7
+"""Explanation of mongod's exit codes."""
+_COMPATIBILITY_PARAMETER = "featureCompatibilityVersion"
+_CONFIRMATION_SINCE_VERSION = 7
 """Version whose `setFeatureCompatibilityVersion` requires a confirmation; 6.0 rejects it."""
 _USER_NOT_FOUND = 11
 _ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
-_NOT_YET_INITIALIZED = 94
-"""Reply while the server searches for itself at its old address, up to 30 s."""
-_NOT_YET = (74, 103, 109, 308)
-"""Errors while a new member does not respond, or while another reconfiguration is in progress."""
+_NOT_YET_INITIALIZED_CODE = 94
+"""Error code while the server looks for itself at its old address, up to 30 s."""
+_RECONFIG_RETRY_CODES = (74, 103, 109, 308)
+"""Error codes while a new member does not respond, or during another reconfiguration."""
 _SERVING_STATES = (1, 2)
 """Member states of a primary and a secondary."""
 _PAUSE_SECONDS = 0.05
@@ -80,7 +80,7 @@ Client = AsyncMongoClient[dict[str, Any]]
 
 @dataclass(frozen=True)
 class DatabaseUser:
-    """A user that may read and write one database, or only read some (`BACKUP`)."""
+    """A user of MongoDB: it writes one database, or only reads several (`reads`)."""
 
     name: str
     password: str
@@ -99,7 +99,7 @@ class DatabaseUser:
         )
 
 
-def command(
+def server_command(
     program: Path, data: Path, host: str, port: int, key_file: Path, *, cluster: bool = False
 ) -> list[str]:
     """Return the command line of a server with authentication and a small cache.
@@ -108,12 +108,14 @@ def command(
     """
     timeout = f"shutdownTimeoutMillisForSignaledShutdown={2000 if cluster else 100}"
     return [
-        *bare_command(program, data, port, host, cache=_CLUSTER_CACHE_GB if cluster else _CACHE_GB),
+        *bare_server_command(
+            program, data, port, host, cache=_CLUSTER_CACHE_GB if cluster else _CACHE_GB
+        ),
         *("--keyFile", str(key_file), "--oplogSize", _OPLOG_MB, "--setParameter", timeout),
     ]
 
 
-def bare_command(
+def bare_server_command(
     program: Path, data: Path, port: int, host: str = LOOPBACK, *, cache: str = _CACHE_GB
 ) -> list[str]:
     """Return the command line without authentication, for tests; `cache` in GB."""
@@ -128,65 +130,71 @@ def bare_command(
     }
     parameters = {
         "diagnosticDataCollectionEnabled": "false",
-        "transactionLifetimeLimitSeconds": _TRANSACTION_SECONDS,
-        "minSnapshotHistoryWindowInSeconds": _HISTORY_SECONDS,
+        "transactionLifetimeLimitSeconds": _MAX_TRANSACTION_SECONDS,
+        "minSnapshotHistoryWindowInSeconds": _SNAPSHOT_HISTORY_SECONDS,
     }
     settings = [("--setParameter", f"{name}={value}") for name, value in parameters.items()]
     flags = ("--nounixsocket", "--quiet")
     return [str(program), *chain(*options.items(), flags, *settings)]
 
 
-async def set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
-    """Bring running servers to the wanted state; repeatable.
+async def set_up_replica_set(
+    members: Sequence[str], admin_password: str, users: list[DatabaseUser]
+) -> None:
+    """Set up the replica set of running servers, its members and users; repeatable.
 
     `members` are their addresses (`host:port`). The first call creates the replica set, the
     administrator (through the localhost exception) and the service users. Later calls update the
     addresses, add new members and update passwords. Starts again if a server restarts meanwhile;
     the caller limits the time.
     """
-    await retry(partial(_set_up, members, admin_password, users), ConnectionFailure)
+    await retry(partial(_set_up_replica_set, members, admin_password, users), ConnectionFailure)
 
 
-async def _set_up(members: Sequence[str], admin_password: str, users: list[DatabaseUser]) -> None:
+async def _set_up_replica_set(
+    members: Sequence[str], admin_password: str, users: list[DatabaseUser]
+) -> None:
     prepared = [each for each in members if await _has_admin(each, admin_password)]
     if not prepared:
         prepared = [members[0]]
         await _initiate(members[0])
-        async with _connect(members[0]) as client:
+        async with _connect_directly(members[0]) as client:
             roles = [{"role": "root", "db": "admin"}]
-            await client.admin.command("createUser", ADMIN, pwd=admin_password, roles=roles)
-    async with _connect(prepared[0], admin_password) as client:
+            await client.admin.command("createUser", ADMIN_USER, pwd=admin_password, roles=roles)
+    async with _connect_directly(prepared[0], admin_password) as client:
         await _update_addresses(client, members)
-    login = f"{ADMIN}:{admin_password}@"
-    async with _connect_to(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
+    login = f"{ADMIN_USER}:{admin_password}@"
+    async with _connect_url(f"{login}{','.join(members)}/?replicaSet={REPLICA_SET}") as client:
         await _add_members(client, members)
-        await _put_users(client, users)
+        await _put_changed_users(client, users)
 
 
-async def set_up_members(
+async def set_up_with_key_file(
     members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
 ) -> None:
-    """Create a replica set of servers whose own addresses are `members`; repeatable.
+    """Like `set_up_replica_set`, for members on other hosts, with the key file.
 
     `members` are `host:port`. Later calls add new members and remove none. `key` is the content of
     the key file: with it the function logs in like a member, because the localhost exception
     applies on the same host only. The caller limits the time.
     """
-    await retry(partial(_set_up_members, members, key, admin_password, users), ConnectionFailure)
+    await retry(
+        partial(_set_up_with_key_file, members, key, admin_password, users), ConnectionFailure
+    )
 
 
-async def _set_up_members(
+async def _set_up_with_key_file(
     members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
 ) -> None:
-    async with _connect_member(members[0], key) as client:
+    async with _connect_with_key(members[0], key) as client:
         await _initiate_with(client, members[0])
-    async with _connect_member(",".join(members), key, replicaSet=REPLICA_SET) as client:
+    async with _connect_with_key(",".join(members), key, replicaSet=REPLICA_SET) as client:
         await _add_members(client, members)
-        await _put_user(client, DatabaseUser(ADMIN, admin_password, "admin", role="root"))
-        await _put_users(client, users)
+        await _put_user(client, DatabaseUser(ADMIN_USER, admin_password, "admin", role="root"))
+        await _put_changed_users(client, users)
 
 
-def _connect_member(hosts: str, key: str, **options: Any) -> Client:
+def _connect_with_key(hosts: str, key: str, **options: Any) -> Client:
     options = options or {"directConnection": True}
     return AsyncMongoClient(
         f"mongodb://{hosts}/",
@@ -198,7 +206,7 @@ def _connect_member(hosts: str, key: str, **options: Any) -> Client:
     )
 
 
-async def initiate(port: int) -> None:
+async def initiate_replica_set(port: int) -> None:
     """Make the server the only member of its replica set; return when it is primary.
 
     The caller limits the time.
@@ -207,7 +215,7 @@ async def initiate(port: int) -> None:
 
 
 async def _initiate(member: str) -> None:
-    async with _connect(member) as client:
+    async with _connect_directly(member) as client:
         await _initiate_with(client, member)
         await _wait_for_primary(client)
 
@@ -219,17 +227,17 @@ async def _initiate_with(client: Client, member: str) -> None:
         await client.admin.command("replSetInitiate", config)
 
 
-def _connect(member: str, admin_password: str | None = None) -> Client:
-    login = f"{ADMIN}:{admin_password}@" if admin_password else ""
-    return _connect_to(f"{login}{member}/?directConnection=true")
+def _connect_directly(member: str, admin_password: str | None = None) -> Client:
+    login = f"{ADMIN_USER}:{admin_password}@" if admin_password else ""
+    return _connect_url(f"{login}{member}/?directConnection=true")
 
 
-def _connect_to(address: str) -> Client:
+def _connect_url(address: str) -> Client:
     return AsyncMongoClient(f"mongodb://{address}", serverSelectionTimeoutMS=2000)
 
 
 async def _has_admin(member: str, admin_password: str) -> bool:
-    async with _connect(member, admin_password) as client:
+    async with _connect_directly(member, admin_password) as client:
         try:
             await client.admin.command("ping")
         except OperationFailure as error:
@@ -260,7 +268,7 @@ async def _add_members(client: Client, members: Sequence[str]) -> None:
         try:
             await client.admin.command("replSetReconfig", changed)
         except OperationFailure as error:
-            if error.code not in _NOT_YET:
+            if error.code not in _RECONFIG_RETRY_CODES:
                 raise
             await asyncio.sleep(_PAUSE_SECONDS)
     while True:
@@ -275,7 +283,7 @@ async def _read_config(client: Client) -> dict[str, Any]:
         try:
             answer = await client.admin.command("replSetGetConfig")
         except OperationFailure as error:
-            if error.code != _NOT_YET_INITIALIZED:
+            if error.code != _NOT_YET_INITIALIZED_CODE:
                 raise
             await asyncio.sleep(_PAUSE_SECONDS)
         else:
@@ -295,29 +303,29 @@ async def wait_ready(member: str) -> None:
     """Return when a server responds, in any state; the caller limits the time."""
 
     async def ping() -> None:
-        async with _connect(member) as client:
+        async with _connect_directly(member) as client:
             await client.admin.command("hello")
 
     await retry(ping, ConnectionFailure)
 
 
 async def raise_compatibility(client: Client) -> str | None:
-    """Permit the data format of the running version; return the version if it is new.
+    """Permit the running version's data format; return the version after a change.
 
     Afterwards the version before cannot read the data, and the next version can.
     """
     admin = client.admin
     major, minor, *_ = (await admin.command("buildInfo"))["versionArray"]
     version = f"{major}.{minor}"
-    current_version = await admin.command({"getParameter": 1, _COMPATIBILITY: 1})
-    if current_version[_COMPATIBILITY]["version"] == version:
+    current_version = await admin.command({"getParameter": 1, _COMPATIBILITY_PARAMETER: 1})
+    if current_version[_COMPATIBILITY_PARAMETER]["version"] == version:
         return None
-    options: dict[str, Any] = {"confirm": True} if major >= _CONFIRMED_SINCE else {}
+    options: dict[str, Any] = {"confirm": True} if major >= _CONFIRMATION_SINCE_VERSION else {}
     await admin.command("setFeatureCompatibilityVersion", version, **options)
     return version
 
 
-async def _put_users(client: Client, users: list[DatabaseUser]) -> None:
+async def _put_changed_users(client: Client, users: list[DatabaseUser]) -> None:
     """Create or update the users that differ; MongoDB hashes a password for 50 ms."""
     users_info = await client.admin.command("usersInfo", {"forAllDBs": True})
     custom_data = {user["_id"]: user.get("customData") for user in users_info["users"]}
@@ -338,7 +346,7 @@ async def _put_user(client: Client, user: DatabaseUser) -> None:
     database = client[user.database]
     roles = [{"role": user.role, "db": user.database}]
     if user.reads:
-        await _put_role(database, user)
+        await _put_reader_role(database, user)
         roles = [{"role": READER_ROLE, "db": user.database}]
     options: dict[str, Any] = {
         "pwd": user.password,
@@ -353,8 +361,8 @@ async def _put_user(client: Client, user: DatabaseUser) -> None:
         await database.command("createUser", user.name, **options)
 
 
-async def _put_role(database: AsyncDatabase[dict[str, Any]], user: DatabaseUser) -> None:
-    """Create the reader's role, which may also extend MongoDB's snapshot history."""
+async def _put_reader_role(database: AsyncDatabase[dict[str, Any]], user: DatabaseUser) -> None:
+    """Create the role that reads databases and may extend the snapshot history."""
     reading = ["find", "listCollections", "listIndexes"]
     privileges: list[dict[str, Any]] = [
         {"resource": {"db": name, "collection": ""}, "actions": reading} for name in user.reads

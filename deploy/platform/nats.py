@@ -21,10 +21,10 @@ from pathlib import PurePath
 
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.nats_grants import (
-    ADMIN,
-    BACKUP,
-    GRANTS,
-    RELAY,
+    ADMIN_USER,
+    BACKUP_USER,
+    GRANT_BY_USER,
+    RELAY_USER,
     SERVICE_USERS,
     SYSTEM_USER,
     USERS,
@@ -45,11 +45,11 @@ from libs.common.bus.subjects import partitioned, up
 from libs.common.settings import SettingsInvalid, load
 
 SYSTEM_ACCOUNT = "SYS"
-ROUTE = "route"
-"""The user with which cluster servers log in to each other."""
+ROUTE_USER = "route"
+"""The user as which the servers of a cluster log in to each other."""
 
-SERVICE_SUBSCRIPTIONS = 20_000
-"""Limit per connection in `ACCOUNT`; a service has one subscription per pending call.
+MAX_SERVICE_SUBSCRIPTIONS = 20_000
+"""Maximum subscriptions per connection in `ACCOUNT`; a service has one per pending call.
 
 nats-server ignores limits in the reply of an auth callout. Therefore the presence tracker closes
 MQTT connections with more than `MQTT_SUBSCRIPTIONS`.
@@ -67,14 +67,14 @@ _CIPHERS = [
 _ENVIRONMENT_REFERENCE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 
 
-_EXPORTED_STREAMS = ("event.>", "thing.*.down.>")
+_EXPORTED_SUBJECTS = ("event.>", "thing.*.down.>")
 """Subjects of `THINGWAY` to which the callout may allow subscriptions from `OUTSIDE`."""
-_INTEGRATION_REQUESTS = "rpc.integration.*.*"
+_INTEGRATION_REQUEST_SUBJECTS = "rpc.integration.*.*"
 """Requests of services to integrations, which connect to `OUTSIDE`."""
 
 
 @dataclass(frozen=True, slots=True)
-class ServerFiles:
+class TlsFiles:
     """A server's certificate chain and private key in PEM files."""
 
     certificate: PurePath
@@ -86,7 +86,7 @@ class _PartitionSettings:
     uplink_partitions: Partitions = 1
 
 
-def configured_partitions() -> int:
+def read_partition_setting() -> int:
     """Return the number of partitions that the operator set in the environment.
 
     nats-server and `device-ingest` use it. Raises `LauncherError` for an invalid number.
@@ -133,7 +133,7 @@ class NatsConfig:
     mqtt_port: int = 1883
     websocket_port: int | None = None
     """MQTT (at `/mqtt`) and NATS over WebSocket."""
-    tls: ServerFiles | None = None
+    tls: TlsFiles | None = None
     """If set, all listeners require TLS; SIGHUP reloads the files."""
     monitor_port: int | None = None
     """HTTP monitoring (`/healthz`, `/varz`) without authentication; off by default."""
@@ -164,14 +164,16 @@ def render_nats_config(config: NatsConfig) -> str:
     missing = [user for user in USERS if not config.passwords.get(user)]
     if missing:
         raise ValueError(f"no password for the NATS users {', '.join(missing)}")
-    users = "".join(_user(name, config) for name in (*SERVICE_USERS, ADMIN, BACKUP))
+    users = "".join(
+        _render_user(name, config) for name in (*SERVICE_USERS, ADMIN_USER, BACKUP_USER)
+    )
     monitor = (
         "" if config.monitor_port is None else _render_listener("http", config, config.monitor_port)
     )
     return f"""\
 server_name: {_quote_value(config.server_name)}
 {_render_listener("listen", config, config.port)}{monitor}max_payload: {config.max_payload}
-{_tls(config)}{_websocket(config)}
+{_render_tls(config)}{_render_websocket(config)}
 jetstream {{
   store_dir: {_quote_value(str(config.store_dir))}
   sync_interval: {_quote_value(config.sync_interval)}
@@ -179,7 +181,7 @@ jetstream {{
 }}
 
 mqtt {{
-  {_render_listener("listen", config, config.mqtt_port)}{_tls(config)}\
+  {_render_listener("listen", config, config.mqtt_port)}{_render_tls(config)}\
   # Per QoS 1 subscription; `down/#` counts twice, and a session is limited to 65535.
   max_ack_pending: 100
   # Resend a QoS 1 command after this time without acknowledgement.
@@ -189,8 +191,8 @@ mqtt {{
   downgrade_qos2_subscribe: true
   # The lifetime of a session in `$MQTT_sess`.
   consumer_inactive_threshold: "{SESSION_DAYS * 24}h"
-{_mqtt_replicas(config.cluster)}}}
-{_cluster(config.cluster)}
+{_render_mqtt_replicas(config.cluster)}}}
+{_render_cluster(config.cluster)}
 system_account: {SYSTEM_ACCOUNT}
 
 authorization {{
@@ -205,45 +207,45 @@ authorization {{
 accounts {{
   {ACCOUNT} {{
     jetstream: enabled
-    limits {{ max_subscriptions: {SERVICE_SUBSCRIPTIONS} }}
-{_mappings(config.partitions)}    users: [
+    limits {{ max_subscriptions: {MAX_SERVICE_SUBSCRIPTIONS} }}
+{_render_mappings(config.partitions)}    users: [
 {users}    ]
     exports: [
-{_render_lines(_exports())}    ]
+{_render_lines(_render_exports())}    ]
     imports: [
-      {{ service: {{ account: {OUTSIDE}, subject: "{_INTEGRATION_REQUESTS}" }} }}
+      {{ service: {{ account: {OUTSIDE}, subject: "{_INTEGRATION_REQUEST_SUBJECTS}" }} }}
     ]
   }}
   {OUTSIDE} {{
     limits {{ max_subscriptions: {OUTSIDE_SUBSCRIPTIONS} }}
     users: [
-{_user(RELAY, config)}    ]
+{_render_user(RELAY_USER, config)}    ]
     exports: [
-      {{ service: "{_INTEGRATION_REQUESTS}", accounts: [{ACCOUNT}] }}
+      {{ service: "{_INTEGRATION_REQUEST_SUBJECTS}", accounts: [{ACCOUNT}] }}
     ]
     imports: [
-{_render_lines(_imports())}    ]
+{_render_lines(_render_imports())}    ]
   }}
   {SYSTEM_ACCOUNT} {{
     users: [
-{_user(SYSTEM_USER, config)}    ]
+{_render_user(SYSTEM_USER, config)}    ]
   }}
 }}
 """
 
 
-def _cluster(cluster: NatsCluster | None) -> str:
+def _render_cluster(cluster: NatsCluster | None) -> str:
     """Return the cluster section; members are not advertised to clients."""
     if cluster is None:
         return ""
-    login = f"{ROUTE}:{cluster.password}@"
+    login = f"{ROUTE_USER}:{cluster.password}@"
     tags = f"\nserver_tags: {_render_list([cluster.tag])}\n" if cluster.tag else ""
     return f"""{tags}
 cluster {{
   name: thingway
   listen: {_quote_value(f"{cluster.host}:{cluster.port}")}
   no_advertise: true
-  authorization {{ user: {ROUTE}, password: {_quote_value(cluster.password)}, timeout: 5 }}
+  authorization {{ user: {ROUTE_USER}, password: {_quote_value(cluster.password)}, timeout: 5 }}
   routes: {_render_list(f"nats://{login}{route}" for route in cluster.routes)}
 }}
 # Lame duck mode before a planned stop moves clients to other members gradually.
@@ -252,7 +254,7 @@ lame_duck_duration: "30s"
 """
 
 
-def _mqtt_replicas(cluster: NatsCluster | None) -> str:
+def _render_mqtt_replicas(cluster: NatsCluster | None) -> str:
     return "" if cluster is None else f"  stream_replicas: {cluster.replicas}\n"
 
 
@@ -261,7 +263,7 @@ def _quote_value(text: str) -> str:
     return text if _ENVIRONMENT_REFERENCE.fullmatch(text) else json.dumps(text)
 
 
-def _mappings(partitions: int) -> str:
+def _render_mappings(partitions: int) -> str:
     if partitions == 1:
         return ""
     chosen = f"{{{{partition({partitions},1)}}}}"
@@ -277,7 +279,7 @@ def _render_listener(key: str, config: NatsConfig, port: int) -> str:
     return f"{key}: {_quote_value(f'{config.host}:{port}')}\n"
 
 
-def _tls(config: NatsConfig) -> str:
+def _render_tls(config: NatsConfig) -> str:
     if config.tls is None:
         return ""
     files = config.tls
@@ -288,22 +290,22 @@ def _tls(config: NatsConfig) -> str:
     )
 
 
-def _websocket(config: NatsConfig) -> str:
+def _render_websocket(config: NatsConfig) -> str:
     if config.websocket_port is None:
         return ""
-    security = _tls(config) or "no_tls: true\n"
+    security = _render_tls(config) or "no_tls: true\n"
     return (
         f"websocket {{ {_render_listener('listen', config, config.websocket_port)}  {security}}}\n"
     )
 
 
-def _user(name: str, config: NatsConfig) -> str:
+def _render_user(name: str, config: NatsConfig) -> str:
     password = _quote_value(config.passwords[name])
-    permissions = _permissions(GRANTS[name]) if name in GRANTS else ""
+    permissions = _render_permissions(GRANT_BY_USER[name]) if name in GRANT_BY_USER else ""
     return f"      {{ user: {name}, password: {password}{permissions} }}\n"
 
 
-def _permissions(grant: Grant) -> str:
+def _render_permissions(grant: Grant) -> str:
     answers = ', allow_responses: { max: 1, expires: "1m" }' if grant.may_reply else ""
     return (
         ", permissions: { publish: { allow: "
@@ -316,21 +318,21 @@ def _render_lines(entries: Iterable[str]) -> str:
     return "".join(f"      {{ {entry} }}\n" for entry in entries)
 
 
-def _exports() -> Iterable[str]:
-    """Yield the exports of `THINGWAY` to `OUTSIDE`."""
+def _render_exports() -> Iterable[str]:
+    """Yield the configuration lines for the exports of `THINGWAY` to `OUTSIDE`."""
     for subject in (*RELAYED, DEAD_END):
         many = f', response_type: stream, response_threshold: "{PULL_LIFE + 30}s"'
         answers = many if subject == PULL else ""
         yield f'service: "{subject}"{answers}, accounts: [{OUTSIDE}]'
-    for subject in _EXPORTED_STREAMS:
+    for subject in _EXPORTED_SUBJECTS:
         yield f'stream: "{subject}", accounts: [{OUTSIDE}]'
 
 
-def _imports() -> Iterable[str]:
-    """Yield the imports of `OUTSIDE` from `THINGWAY`."""
+def _render_imports() -> Iterable[str]:
+    """Yield the configuration lines for the imports of `OUTSIDE` from `THINGWAY`."""
     yield f'service: {{ account: {ACCOUNT}, subject: "{DEAD_END}" }}, to: "$JS.API.>"'
     for subject in RELAYED:
         source = f'account: {ACCOUNT}, subject: "{subject}"'
         yield f'service: {{ {source} }}, to: "{relay_subject(subject)}"'
-    for subject in _EXPORTED_STREAMS:
+    for subject in _EXPORTED_SUBJECTS:
         yield f'stream: {{ account: {ACCOUNT}, subject: "{subject}" }}'

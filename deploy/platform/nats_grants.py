@@ -12,20 +12,20 @@ from libs.common.bus.subjects import EVENT, OUTSIDE_TOPICS, partitioned, wakeup
 from libs.common.contracts.backups import RECORD_BACKUP
 from libs.common.contracts.integrations import BUILT_IN
 
-ADMIN = "admin"
-BACKUP = "backup"
+ADMIN_USER = "admin"
+BACKUP_USER = "backup"
 """The user that reads streams for a backup; a restore runs as administrator."""
 SYSTEM_USER = "sys"
-RELAY = "relay"
+RELAY_USER = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, our only user there."""
 
 _DEVICE_SUBJECTS = ("thing.*.up.>", partitioned("*", "*", "*"))
-"""Subjects of device messages. The server checks the subject after its mapping."""
+"""Subjects of device messages, as sent and after nats-server's mapping, which it checks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """The permissions of a user to publish and subscribe."""
+    """The subjects that a NATS user may publish and subscribe to."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
@@ -36,7 +36,7 @@ class Grant:
     """
 
 
-def _service(
+def _build_service_grant(
     name: str,
     *,
     publish: tuple[str, ...] = (),
@@ -56,7 +56,7 @@ def _service(
     )
 
 
-def _consumer(stream: str) -> tuple[str, ...]:
+def _consumer_subjects(stream: str) -> tuple[str, ...]:
     """Return the subjects to create, read and acknowledge consumers of `stream`."""
     return (
         f"$JS.API.CONSUMER.CREATE.{stream}.>",
@@ -67,23 +67,27 @@ def _consumer(stream: str) -> tuple[str, ...]:
 
 
 _EVENT_STREAMS = (EVENTS, *EVENT_PARTITIONS)
-_EVENTS = tuple(subject for stream in _EVENT_STREAMS for subject in _consumer(stream))
-_DEVICE_CHANGES = tuple(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted"))
+_EVENT_CONSUMER_SUBJECTS = tuple(
+    subject for stream in _EVENT_STREAMS for subject in _consumer_subjects(stream)
+)
+_DEVICE_CHANGE_SUBJECTS = tuple(
+    f"event.*.device.*.{change}" for change in ("added", "updated", "deleted")
+)
 
-_GRANT_OPERATIONS = (
+_RESOURCE_GRANT_CALLS = (
     "rpc.auth.get_grants",
     "rpc.auth.share_with_roles",
     "rpc.auth.forget_resources",
 )
-"""Calls of resource owners: read grants, grant a new resource, forget a deleted one."""
+"""Operations of `auth` for services with resources: read, add and delete grants to roles."""
 
-_SERVICES = {
-    "auth": _service(
+_SERVICE_GRANTS = {
+    "auth": _build_service_grant(
         "auth",
         publish=(
             "event.*.auth.>",
             "use.ask",
-            *_EVENTS,
+            *_EVENT_CONSUMER_SUBJECTS,
             "$JS.API.CONSUMER.NAMES.EVENTS",
             "$JS.API.CONSUMER.DELETE.EVENTS.*",
             "$JS.API.STREAM.UPDATE.EVENTS",
@@ -117,7 +121,7 @@ _SERVICES = {
             "$JS.API.STREAM.MSG.GET.$MQTT_sess",
         ),
     ),
-    "device": _service(
+    "device": _build_service_grant(
         "device",
         publish=(
             "event.*.device.>",
@@ -130,7 +134,7 @@ _SERVICES = {
             "$MQTT.msgs.thing.*.down.>",
             "dead.>",
             wakeup("device"),
-            *_EVENTS,
+            *_EVENT_CONSUMER_SUBJECTS,
             "$JS.API.STREAM.PURGE.$MQTT_msgs",
             *(
                 f"$JS.API.STREAM.MSG.{verb}.{stream}"
@@ -139,7 +143,7 @@ _SERVICES = {
             ),
             *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
             *(f"$JS.API.STREAM.INFO.{stream}" for stream in UPLINK_PARTITIONS),
-            *_consumer("DEAD"),
+            *_consumer_subjects("DEAD"),
             *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in (*_EVENT_STREAMS, "DEAD")),
         ),
         subscribe=(
@@ -149,7 +153,7 @@ _SERVICES = {
             "event.*.service.*.replied",
             "event.*.auth.application.deleted",
             wakeup("device"),
-            *_DEVICE_CHANGES,
+            *_DEVICE_CHANGE_SUBJECTS,
         ),
         calls=(
             "rpc.auth.get_limits",
@@ -168,7 +172,7 @@ _SERVICES = {
             "rpc.workflow.call_flow",
         ),
     ),
-    "device-ingest": _service(
+    "device-ingest": _build_service_grant(
         "device-ingest",
         publish=(
             "event.*.device.>",
@@ -179,7 +183,7 @@ _SERVICES = {
             "dead.>",
             "ingest.>",
             wakeup("device"),
-            *(subject for stream in UPLINKS for subject in _consumer(stream)),
+            *(subject for stream in UPLINKS for subject in _consumer_subjects(stream)),
             *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*STREAMS, *UPLINK_PARTITIONS)),
             *(
                 f"$JS.API.STREAM.{verb}.{name}"
@@ -187,11 +191,11 @@ _SERVICES = {
                 for name in UPLINK_PARTITIONS
             ),
         ),
-        subscribe=_DEVICE_CHANGES,
+        subscribe=_DEVICE_CHANGE_SUBJECTS,
         calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
         may_reply=False,
     ),
-    "gateway": _service(
+    "gateway": _build_service_grant(
         "gateway",
         publish=_DEVICE_SUBJECTS,
         subscribe=("event.>", "rpc.gateway.>"),
@@ -202,14 +206,14 @@ _SERVICES = {
             "rpc.auth.get_limits",
         ),
     ),
-    "gateway-bus": _service(
+    "gateway-bus": _build_service_grant(
         "gateway-bus",
         calls=("rpc.auth.get_limits", "rpc.auth.shut_out"),
         may_reply=False,
     ),
-    "management": _service(
+    "management": _build_service_grant(
         "management",
-        publish=("event.*.integration.>", *_EVENTS),
+        publish=("event.*.integration.>", *_EVENT_CONSUMER_SUBJECTS),
         subscribe=(
             "event.>",
             "rpc.management.>",
@@ -218,18 +222,18 @@ _SERVICES = {
         calls=(
             "rpc.auth.get_access",
             "rpc.auth.get_limits",
-            *_GRANT_OPERATIONS,
+            *_RESOURCE_GRANT_CALLS,
             "rpc.device.>",
             "rpc.management.announce_integration.*",
             "rpc.integration.>",
         ),
     ),
-    "workflow": _service(
+    "workflow": _build_service_grant(
         "workflow",
-        publish=("event.*.workflow.>", wakeup("workflow"), *_EVENTS),
+        publish=("event.*.workflow.>", wakeup("workflow"), *_EVENT_CONSUMER_SUBJECTS),
         subscribe=("event.>", "rpc.workflow.>", wakeup("workflow"), OUTSIDE_TOPICS),
         calls=(
-            *_GRANT_OPERATIONS,
+            *_RESOURCE_GRANT_CALLS,
             "rpc.auth.close_mqtt_clients",
             "rpc.auth.describe_users",
             "rpc.auth.get_access",
@@ -247,18 +251,18 @@ _SERVICES = {
     ),
 }
 
-SERVICE_USERS: tuple[str, ...] = tuple(_SERVICES)
+SERVICE_USERS: tuple[str, ...] = tuple(_SERVICE_GRANTS)
 """The users of the services; the inbox prefix of each is `_INBOX.{user}`."""
 
-USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY, ADMIN, BACKUP, SYSTEM_USER)
+USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY_USER, ADMIN_USER, BACKUP_USER, SYSTEM_USER)
 """All users with a password."""
 
-GRANTS: Mapping[str, Grant] = {
-    **_SERVICES,
+GRANT_BY_USER: Mapping[str, Grant] = {
+    **_SERVICE_GRANTS,
     # Forwards messages and replies to any external inbox.
-    RELAY: Grant((*map(relay_subject, RELAYED), *OUTSIDE_INBOXES), RELAYED),
+    RELAY_USER: Grant((*map(relay_subject, RELAYED), *OUTSIDE_INBOXES), RELAYED),
     # Reads whole streams, and manages only its own consumers.
-    BACKUP: Grant(
+    BACKUP_USER: Grant(
         publish=(
             RECORD_BACKUP,
             "$JS.API.STREAM.INFO.*",
@@ -270,7 +274,7 @@ GRANTS: Mapping[str, Grant] = {
                 for operation in (f"CREATE.{stream}.>", f"MSG.NEXT.{stream}.*")
             ),
         ),
-        subscribe=(f"_INBOX.{BACKUP}.>",),
+        subscribe=(f"_INBOX.{BACKUP_USER}.>",),
     ),
     SYSTEM_USER: Grant(
         publish=(
@@ -291,4 +295,4 @@ GRANTS: Mapping[str, Grant] = {
         ),
     ),
 }
-"""Grants by user; the administrator has none and may do everything."""
+"""Grants by user; `ADMIN_USER` has none and may do everything."""

@@ -11,9 +11,9 @@ from libs.common.tls import client_context
 
 _TIMEOUT = aiohttp.ClientTimeout(total=30)
 _DEVICES_PATH = "/device/openapi/v1/devices"
-_UNAUTHORIZED = 401
+_UNAUTHORIZED_STATUS = 401
 _BUSY_STATUSES = (429, 503)
-_TRIES_WHILE_BUSY = 20
+_MAX_TRIES_WHILE_BUSY = 20
 
 
 class ApiRejected(InputRejected):
@@ -25,11 +25,11 @@ class ApiRejected(InputRejected):
         text = next(
             (str(fields[name]) for name in message_fields if fields.get(name)), f"HTTP {status}"
         )
-        super().__init__(text, _faults(fields.get("data")))
+        super().__init__(text, _list_faults(fields.get("data")))
         self.status = status
 
 
-class OpenApi:
+class OpenApiClient:
     """A client of the open API for one application, an async context manager.
 
     Requests a token when it has none, and once again after status 401. While the platform is busy
@@ -63,8 +63,8 @@ class OpenApi:
         """Create or replace a product."""
         return await self.request("PUT", f"/device/openapi/v1/products/{model}", product)
 
-    async def add_device(self, sn: str, name: str, model: str) -> int:
-        """Add a device and return its id; also if it already exists."""
+    async def ensure_device(self, sn: str, name: str, model: str) -> int:
+        """Return the id of a device; add the device if it does not exist."""
         body = {"snDevEUI": sn, "name": name, "model": model}
         try:
             added = await self.request("POST", _DEVICES_PATH, body)
@@ -87,16 +87,16 @@ class OpenApi:
         """
         token = await self._valid_token(None)
         status, answer = await self._send_while_busy(method, path, body, token)
-        if status == _UNAUTHORIZED:
+        if status == _UNAUTHORIZED_STATUS:
             token = await self._valid_token(token)
             status, answer = await self._send_while_busy(method, path, body, token)
-        return _data(status, answer)
+        return _require_data(status, answer)
 
     async def _send_while_busy(
         self, method: str, path: str, body: Any, token: str
     ) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token}"}
-        for _ in range(_TRIES_WHILE_BUSY):
+        for _ in range(_MAX_TRIES_WHILE_BUSY):
             status, answer, pause = await self._send(method, path, json=body, headers=headers)
             if status not in _BUSY_STATUSES:
                 break
@@ -110,11 +110,11 @@ class OpenApi:
         return int(matches[0]["deviceId"]) if matches else None
 
     async def _valid_token(self, rejected_token: str | None) -> str:
-        """Return the current token; a new one if there is none or it equals `refused`."""
+        """Return the current token; a new one if it is missing or was rejected."""
         async with self._token_lock:
             if self._token is None or self._token == rejected_token:
                 status, answer, _ = await self._send("POST", self._login_path, data=self._login)
-                self._token = str(_data(status, answer)["access_token"])
+                self._token = str(_require_data(status, answer)["access_token"])
             return self._token
 
     async def _send(self, method: str, path: str, **options: Any) -> tuple[int, Any, float]:
@@ -129,7 +129,7 @@ class OpenApi:
             raise CommandError(f"no platform responds at {self._base_url}: {reason}") from error
 
 
-class ManagementApi(OpenApi):
+class ManagementApiClient(OpenApiClient):
     """A client of the management API for one user."""
 
     def __init__(
@@ -142,13 +142,13 @@ class ManagementApi(OpenApi):
         self._login |= {"grant_type": "password", "username": email, "password": password}
 
 
-def _data(status: int, body: Any) -> Any:
+def _require_data(status: int, body: Any) -> Any:
     if isinstance(body, dict) and body.get("status") == "Success":
         return body.get("data")
     raise ApiRejected(status, body)
 
 
-def _faults(data: Any) -> list[str]:
+def _list_faults(data: Any) -> list[str]:
     """Return a line per fault; the data of an InvalidInput is `[{field, reason}]`."""
     if not isinstance(data, list):
         return []
@@ -158,7 +158,7 @@ def _faults(data: Any) -> list[str]:
 _PROBE_TIMEOUT = aiohttp.ClientTimeout(total=2)
 
 
-async def wait_serving(base_url: str, ca_file: str = "") -> None:
+async def wait_until_ready(base_url: str, ca_file: str = "") -> None:
     """Return when `base_url/readyz` succeeds; the caller limits the time."""
     connector = aiohttp.TCPConnector(ssl=client_context(ca_file))
     async with aiohttp.ClientSession(timeout=_PROBE_TIMEOUT, connector=connector) as session:

@@ -9,14 +9,14 @@ from collections.abc import Collection
 from deploy.platform.errors import LauncherError
 
 LOOPBACK = "127.0.0.1"
-_INTERNAL_PORTS = range(20_000, 32_000)
+_INTERNAL_PORT_RANGE = range(20_000, 32_000)
 """Below the range of outgoing connections (from 32768 on Linux), which could take a chosen port."""
-_claimed: dict[int, socket.socket] = {}
-"""Sockets that mark the ports of this process: abstract Unix sockets, unique per network."""
+_claim_markers: dict[int, socket.socket] = {}
+"""By port, the abstract Unix socket that marks it as claimed by this process."""
 
 
-def client_host(host: str) -> str:
-    """Return the URL host at which this machine reaches a server listening on `host`."""
+def reachable_host(host: str) -> str:
+    """Return the host for URLs on this machine to a server that listens on `host`."""
     address = {"0.0.0.0": LOOPBACK, "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
     return f"[{address}]" if ":" in address else address
 
@@ -30,11 +30,11 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
     return True
 
 
-def choose_free(taken: Collection[int] = ()) -> int:
+def claim_random(taken: Collection[int] = ()) -> int:
     """Claim and return a free internal port that is not in `taken`."""
     for _ in range(200):
-        port = secrets.choice(_INTERNAL_PORTS)
-        if port not in taken and port not in _claimed and claim(port):
+        port = secrets.choice(_INTERNAL_PORT_RANGE)
+        if port not in taken and port not in _claim_markers and claim(port):
             return port
     raise LauncherError("no free port between 20000 and 32000 on 127.0.0.1")
 
@@ -45,18 +45,18 @@ def claim(port: int) -> bool:
     Claims end with this process. They separate launchers that start at the same time, because
     between the choice of a port and its server's start nobody listens on it.
     """
-    marker = _claimed.get(port) or _create_marker(port)
+    marker = _claim_markers.get(port) or _create_marker(port)
     if marker is None:
         return False
-    _claimed[port] = marker
+    _claim_markers[port] = marker
     if is_free(port):
         return True
-    _claimed.pop(port).close()
+    _claim_markers.pop(port).close()
     return False
 
 
 def _create_marker(port: int) -> socket.socket | None:
-    """Return the socket that marks a claim; None if another process has it."""
+    """Return the socket that marks a port as claimed; None if another process has."""
     marker = socket.socket(socket.AF_UNIX)
     if sys.platform != "linux":  # no abstract names there
         return marker
@@ -80,7 +80,7 @@ def require_free(host: str, ports: dict[str, int]) -> None:
         try:
             _try_to_bind(host, port)
         except OSError as error:
-            raise LauncherError(_explain(error, host, port, option)) from error
+            raise LauncherError(_explain_bind_error(error, host, port, option)) from error
 
 
 def _try_to_bind(host: str, port: int) -> None:
@@ -91,7 +91,7 @@ def _try_to_bind(host: str, port: int) -> None:
         probe.listen(1)
 
 
-def _explain(error: OSError, host: str, port: int, option: str) -> str:
+def _explain_bind_error(error: OSError, host: str, port: int, option: str) -> str:
     if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is in use: choose another with {option}"
     if error.errno in (errno.EACCES, errno.EPERM):

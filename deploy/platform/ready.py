@@ -8,7 +8,7 @@ import msgspec
 from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.files import write_private
-from deploy.platform.state import Addresses, Application, State, User
+from deploy.platform.state import Addresses, FirstApplication, FirstUser, State
 
 FILE_NAME = "ready.json"
 
@@ -28,14 +28,14 @@ class ReadyDevice(msgspec.Struct, frozen=True):
     device_id: int
 
 
-class Ready(Addresses, frozen=True, kw_only=True):
+class ReadyFile(Addresses, frozen=True, kw_only=True):
     """The content of the file.
 
     `nats_url` has the credentials of the application, which may subscribe to events.
     """
 
     application: ReadyClient
-    user: User
+    user: FirstUser
     """The first console user, a super-admin, with its initial password."""
     console_client: ReadyClient
     """The client with which users get tokens for their passwords."""
@@ -43,7 +43,7 @@ class Ready(Addresses, frozen=True, kw_only=True):
     pids: dict[str, int]
 
 
-def nats_url_with_login(addresses: Addresses, application: Application) -> str:
+def nats_url_with_login(addresses: Addresses, application: FirstApplication) -> str:
     """Return the NATS URL with the application's credentials."""
     login = f"{application.client_id}:{application.client_secret}"
     return addresses.nats_url.replace("://", f"://{login}@")
@@ -56,12 +56,12 @@ def encode_ready(state: State, addresses: Addresses, pids: dict[str, int]) -> by
         return None
     if device.key is None or device.device_id is None:
         return None
-    ready = Ready(
+    ready = ReadyFile(
         **msgspec.structs.asdict(addresses)
         | {"nats_url": nats_url_with_login(addresses, application)},
         application=ReadyClient(application.client_id, application.client_secret),
         user=user,
-        console_client=ReadyClient(*console.client(state)),
+        console_client=ReadyClient(*console.console_client(state)),
         device=ReadyDevice(device.sn, device.key, device.device_id),
         pids=pids,
     )
@@ -78,10 +78,10 @@ def write(directory: Path, pids: dict[str, int]) -> None:
         write_private(directory / FILE_NAME, content)
 
 
-def read(directory: Path) -> Ready | None:
+def read(directory: Path) -> ReadyFile | None:
     """Return the file's content; None if no platform is ready."""
     try:
-        return msgspec.json.decode((directory / FILE_NAME).read_bytes(), type=Ready)
+        return msgspec.json.decode((directory / FILE_NAME).read_bytes(), type=ReadyFile)
     except (OSError, msgspec.MsgspecError):
         return None
 

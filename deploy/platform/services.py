@@ -1,7 +1,7 @@
 """The services and their environments.
 
-A service gets the settings of its settings class that the launcher computes (`_COMPUTED`); the
-operator may set all others (`TUNING`).
+A service gets the settings of its settings class that the launcher computes (`_COMPUTED_SETTINGS`);
+the operator may set all others (`TUNABLE_VARIABLES`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields
 
 from deploy.platform import console, keys, mongo_server
 from deploy.platform.mongo_server import DatabaseUser
-from deploy.platform.nats import ServerFiles
-from deploy.platform.nats_grants import RELAY, SYSTEM_USER
+from deploy.platform.nats import TlsFiles
+from deploy.platform.nats_grants import RELAY_USER, SYSTEM_USER
 from deploy.platform.ports import LOOPBACK
-from deploy.platform.redis_server import KeyUser
+from deploy.platform.redis_server import RedisUser
 from deploy.platform.state import State
 from libs.common.settings import PREFIX, ServiceSettings
 from services.auth.settings import AuthSettings
@@ -31,12 +31,12 @@ class Service:
     settings: type[ServiceSettings]
     database: str | None = None
     login: str | None = None
-    """Its user in MongoDB and Redis; by default its name."""
+    """Its user name in MongoDB and Redis; by default the service's name."""
     redis_pattern: str | None = None
     redis_reads: bool = False
     """Whether it may only read in Redis."""
     vault: str = "secrets_key"
-    """Name of the key that encrypts stored secrets."""
+    """Name of the secret in the state whose key encrypts the service's stored secrets."""
     withheld: frozenset[str] = frozenset()
     """Names of computed settings that it does not get."""
     upstream: bool = False
@@ -130,7 +130,7 @@ class Endpoints:
     """MQTT port for devices with a certificate; 0 if closed."""
     certificate_nats_port: int = 0
     """NATS port for devices with a certificate; 0 if closed."""
-    tls: ServerFiles | None = None
+    tls: TlsFiles | None = None
     """Certificate of the gateway; None without TLS."""
     ca_file: str = ""
     """Certificate authority of the servers."""
@@ -149,17 +149,17 @@ def database_users(state: State) -> list[DatabaseUser]:
 def backup_user(state: State) -> DatabaseUser:
     """Return the MongoDB user that reads all databases."""
     databases = tuple(dict.fromkeys(each.database for each in SERVICES if each.database))
-    password = state.secret(f"mongo.{mongo_server.BACKUP}", keys.new_password)
-    return DatabaseUser(mongo_server.BACKUP, password, mongo_server.ADMIN, databases)
+    password = state.get_or_create_secret(f"mongo.{mongo_server.BACKUP_USER}", keys.new_password)
+    return DatabaseUser(mongo_server.BACKUP_USER, password, mongo_server.ADMIN_USER, databases)
 
 
 def exporter_user(state: State) -> DatabaseUser:
     """Return the MongoDB user of a Prometheus exporter, who reads figures but no data."""
-    password = state.secret("mongo.exporter", keys.new_password)
-    return DatabaseUser("exporter", password, mongo_server.ADMIN, role="clusterMonitor")
+    password = state.get_or_create_secret("mongo.exporter", keys.new_password)
+    return DatabaseUser("exporter", password, mongo_server.ADMIN_USER, role="clusterMonitor")
 
 
-def redis_users(state: State) -> list[KeyUser]:
+def redis_users(state: State) -> list[RedisUser]:
     """Return the Redis users."""
     users_by_name = {
         user.name: user for service in SERVICES if (user := _redis_user(state, service))
@@ -172,17 +172,17 @@ def service_port(service: Service, state: State, endpoints: Endpoints) -> int:
     return endpoints.port if service.name == PUBLIC_SERVICE else state.ports[service.name]
 
 
-def internal_port_names() -> list[str]:
-    """Return the services whose ports the launcher chooses."""
+def internal_service_names() -> list[str]:
+    """Return the names of the services whose ports the launcher chooses."""
     return [service.name for service in SERVICES if service.name != PUBLIC_SERVICE]
 
 
-def environment(service: Service, state: State, endpoints: Endpoints) -> dict[str, str]:
-    """Return the environment of a service: its own settings only."""
+def build_environment(service: Service, state: State, endpoints: Endpoints) -> dict[str, str]:
+    """Return the environment variables that the launcher computes for a service."""
     field_names = {field.name for field in fields(service.settings)} - service.withheld
     values = {
         name: make(service, state, endpoints)
-        for name, make in _COMPUTED.items()
+        for name, make in _COMPUTED_SETTINGS.items()
         if name in field_names
     }
     return {_variable_name(name): value for name, value in values.items() if value is not None}
@@ -192,28 +192,28 @@ def _variable_name(name: str) -> str:
     return f"{PREFIX}{name.upper()}"
 
 
-def _host(service: Service, _: State, endpoints: Endpoints) -> str:
+def _listen_host(service: Service, _: State, endpoints: Endpoints) -> str:
     return endpoints.host if service.name == PUBLIC_SERVICE else LOOPBACK
 
 
-def _file(service: Service, endpoints: Endpoints, name: str) -> str:
-    """Return a TLS file of the gateway; other services listen on loopback without TLS."""
+def _tls_file(service: Service, endpoints: Endpoints, name: str) -> str:
+    """Return the gateway's certificate or key file (`name`); empty for other services."""
     if service.name != PUBLIC_SERVICE or endpoints.tls is None:
         return ""
     return str(getattr(endpoints.tls, name))
 
 
 def _nats_password(user: str, state: State) -> str:
-    return state.secret(f"nats.{user}", keys.new_password)
+    return state.get_or_create_secret(f"nats.{user}", keys.new_password)
 
 
 def _internal_key(state: State) -> str:
-    return state.secret("internal_private_key", keys.new_private_key)
+    return state.get_or_create_secret("internal_private_key", keys.new_private_key)
 
 
 def _mongo_url(service: Service, state: State, _: Endpoints) -> str | None:
     user = _database_user(state, service)
-    return user.url(*state.members("mongod")) if user else None
+    return user.url(*state.member_addresses("mongod")) if user else None
 
 
 def _redis_url(service: Service, state: State, _: Endpoints) -> str | None:
@@ -221,11 +221,11 @@ def _redis_url(service: Service, state: State, _: Endpoints) -> str | None:
     if user is None:
         return None
     if state.is_cluster:
-        return user.sentinel_url(state.members("sentinel"))
-    return user.url(*state.members("redis"))
+        return user.sentinel_url(state.member_addresses("sentinel"))
+    return user.url(*state.member_addresses("redis"))
 
 
-def _addresses(state: State, services: Iterable[Service]) -> str:
+def _format_addresses(state: State, services: Iterable[Service]) -> str:
     return ",".join(f"{each.name}=http://{LOOPBACK}:{state.ports[each.name]}" for each in services)
 
 
@@ -233,27 +233,29 @@ def _database_user(state: State, service: Service) -> DatabaseUser | None:
     if service.database is None:
         return None
     name = service.store_user
-    return DatabaseUser(name, state.secret(f"mongo.{name}", keys.new_password), service.database)
+    return DatabaseUser(
+        name, state.get_or_create_secret(f"mongo.{name}", keys.new_password), service.database
+    )
 
 
-def _redis_user(state: State, service: Service) -> KeyUser | None:
+def _redis_user(state: State, service: Service) -> RedisUser | None:
     if service.redis_pattern is None:
         return None
     name = service.store_user
-    password = state.secret(f"redis.{name}", keys.new_password)
-    return KeyUser(name, password, service.redis_pattern, reads=service.redis_reads)
+    password = state.get_or_create_secret(f"redis.{name}", keys.new_password)
+    return RedisUser(name, password, service.redis_pattern, reads=service.redis_reads)
 
 
-_COMPUTED: Mapping[str, Callable[[Service, State, Endpoints], str | None]] = {
-    "host": _host,
+_COMPUTED_SETTINGS: Mapping[str, Callable[[Service, State, Endpoints], str | None]] = {
+    "host": _listen_host,
     "port": lambda service, state, endpoints: str(service_port(service, state, endpoints)),
     "nats_url": lambda _, __, endpoints: endpoints.nats_url,
     "nats_user": lambda service, _, __: service.name,
     "nats_password": lambda service, state, _: _nats_password(service.name, state),
     "internal_public_key": lambda _, state, __: keys.public_key(_internal_key(state)),
     "internal_private_key": lambda _, state, __: _internal_key(state),
-    "tls_certificate": lambda service, _, endpoints: _file(service, endpoints, "certificate"),
-    "tls_key": lambda service, _, endpoints: _file(service, endpoints, "key"),
+    "tls_certificate": lambda service, _, endpoints: _tls_file(service, endpoints, "certificate"),
+    "tls_key": lambda service, _, endpoints: _tls_file(service, endpoints, "key"),
     "ca_file": lambda _, __, endpoints: endpoints.ca_file,
     "device_ca_file": lambda _, __, endpoints: endpoints.device_ca_file,
     "certificate_port": lambda _, __, endpoints: str(endpoints.certificate_port),
@@ -264,23 +266,29 @@ _COMPUTED: Mapping[str, Callable[[Service, State, Endpoints], str | None]] = {
     "mqtt_url": lambda _, __, endpoints: endpoints.mqtt_url,
     "public_mqtt_url": lambda _, __, endpoints: endpoints.public_mqtt_url or None,
     "stream_replicas": lambda _, state, __: str(len(state.hosts)),
-    "callout_seed": lambda _, state, __: state.secret("callout_seed", keys.new_account_seed),
-    "console_client_id": lambda _, state, __: console.client(state)[0],
-    "console_client_secret": lambda _, state, __: console.client(state)[1],
+    "callout_seed": lambda _, state, __: state.get_or_create_secret(
+        "callout_seed", keys.new_account_seed
+    ),
+    "console_client_id": lambda _, state, __: console.console_client(state)[0],
+    "console_client_secret": lambda _, state, __: console.console_client(state)[1],
     "sys_nats_user": lambda _, __, ___: SYSTEM_USER,
     "sys_nats_password": lambda _, state, __: _nats_password(SYSTEM_USER, state),
-    "outside_nats_user": lambda _, __, ___: RELAY,
-    "outside_nats_password": lambda _, state, __: _nats_password(RELAY, state),
-    "secrets_key": lambda service, state, _: state.secret(service.vault, keys.new_private_key),
-    "upstreams": lambda _, state, __: _addresses(
+    "outside_nats_user": lambda _, __, ___: RELAY_USER,
+    "outside_nats_password": lambda _, state, __: _nats_password(RELAY_USER, state),
+    "secrets_key": lambda service, state, _: state.get_or_create_secret(
+        service.vault, keys.new_private_key
+    ),
+    "upstreams": lambda _, state, __: _format_addresses(
         state, [each for each in SERVICES if each.upstream]
     ),
-    "watched": lambda _, state, __: _addresses(state, [each for each in SERVICES if each.watched]),
+    "watched": lambda _, state, __: _format_addresses(
+        state, [each for each in SERVICES if each.watched]
+    ),
 }
-TUNING = frozenset(
+TUNABLE_VARIABLES = frozenset(
     _variable_name(field.name)
     for service in SERVICES
     for field in fields(service.settings)
-    if field.name not in _COMPUTED
+    if field.name not in _COMPUTED_SETTINGS
 )
-"""Settings that an operator may set in the launcher's environment."""
+"""Variables with settings of services that an operator may set for the launcher."""

@@ -14,7 +14,7 @@ FILE_NAME = "state.json"
 
 
 class Addresses(msgspec.Struct, frozen=True):
-    """Addresses of the platform of a data directory, from its last start."""
+    """Addresses at which clients reach the platform, saved at its last start."""
 
     base_url: str
     mqtt_url: str
@@ -29,12 +29,12 @@ class Addresses(msgspec.Struct, frozen=True):
     certificate_nats_url: str = ""
     """NATS for devices with a certificate; empty if closed."""
 
-    def per_nats_server(self) -> list["Addresses"]:
+    def split_by_nats_server(self) -> list["Addresses"]:
         """Return copies of the addresses with one NATS server each."""
         return [msgspec.structs.replace(self, nats_url=url) for url in self.nats_url.split(",")]
 
 
-class Application(msgspec.Struct, frozen=True):
+class FirstApplication(msgspec.Struct, frozen=True):
     """The first application."""
 
     application_id: int
@@ -42,14 +42,14 @@ class Application(msgspec.Struct, frozen=True):
     client_secret: str
 
 
-class User(msgspec.Struct, frozen=True):
+class FirstUser(msgspec.Struct, frozen=True):
     """The first console user, with its initial password."""
 
     email: str
     password: str
 
 
-class Device(msgspec.Struct, frozen=True):
+class FirstDevice(msgspec.Struct, frozen=True):
     """The simulated device; id and key are added during the bootstrap."""
 
     sn: str
@@ -58,12 +58,12 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def member_name(name: str, number: int) -> str:
-    """Return the name of the `number`th process of a kind."""
+    """Return the name of the `number`th process of a kind: `mongod`, `mongod-2`, …"""
     return name if number == 1 else f"{name}-{number}"
 
 
 class State(msgspec.Struct, kw_only=True):
-    """Ports, secrets and progress of the bootstrap."""
+    """Ports, secrets, and first data of an installation; the content of the file."""
 
     ports: dict[str, int] = {}
     hosts: list[str] = msgspec.field(default_factory=lambda: [LOOPBACK])
@@ -72,20 +72,20 @@ class State(msgspec.Struct, kw_only=True):
     """Number of the Redis server that was the primary at the last check."""
     secrets: dict[str, str] = {}
     addresses: Addresses | None = None
-    application: Application | None = None
-    user: User | None = None
+    application: FirstApplication | None = None
+    user: FirstUser | None = None
     product: str | None = None
     """Model of the demo product after its import."""
-    device: Device | None = None
+    device: FirstDevice | None = None
 
-    def secret(self, name: str, create: Callable[[], str]) -> str:
+    def get_or_create_secret(self, name: str, create: Callable[[], str]) -> str:
         """Return the secret `name`, created on first use."""
         if name not in self.secrets:
             self.secrets[name] = create()
         return self.secrets[name]
 
     def adopt_first_data(self, other: "State") -> None:
-        """Copy missing first data from another state."""
+        """Copy application, user, product and device from another state if missing."""
         self.application = self.application or other.application
         self.user = self.user or other.user
         self.product = self.product or other.product
@@ -96,20 +96,20 @@ class State(msgspec.Struct, kw_only=True):
         """Return whether the stores have several members."""
         return len(self.hosts) > 1
 
-    def members(self, name: str, limit: int | None = None) -> list[str]:
+    def member_addresses(self, name: str, limit: int | None = None) -> list[str]:
         """Return the addresses (`host:port`) of a store's members, e.g. of `mongod`."""
         hosts = enumerate(self.hosts[:limit], 1)
         return [f"{host}:{self.ports[member_name(name, number)]}" for number, host in hosts]
 
     def claim_ports(self, names: Iterable[str], reserved: Collection[int]) -> None:
-        """Give each name a free internal port, the previous one if it is still free."""
+        """Claim an internal port per name, the saved one if free; save it in `ports`."""
         port_names = list(names)
         others = {port for name, port in self.ports.items() if name not in port_names}
         used_ports = set(reserved) | others
         for name in port_names:
             port = self.ports.get(name)
             if port is None or port in used_ports or not ports.claim(port):
-                port = ports.choose_free(used_ports)
+                port = ports.claim_random(used_ports)
             self.ports[name] = port
             used_ports.add(port)
 
@@ -128,7 +128,7 @@ def load(directory: Path) -> State:
         raise LauncherError(f"cannot read {path}: {error}") from error
 
 
-def load_addressed(directory: Path) -> tuple[State, Addresses]:
+def load_with_addresses(directory: Path) -> tuple[State, Addresses]:
     """Return state and addresses of a platform that was started from `directory`."""
     state = load(directory)
     if state.addresses is None:

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from deploy.platform.bootstrap import TENANT
+from deploy.platform.bootstrap import DEFAULT_TENANT
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
 from libs.common.things import DIRECT_INTEGRATION
 from services.device.commands.polling import MAX_POLL_SECONDS
@@ -151,9 +151,9 @@ class Target:
         """Whom the gateway would have found to call."""
         match kind:
             case Kind.APPLICATION:
-                return Principal(kind, TENANT, self.application_id)
+                return Principal(kind, DEFAULT_TENANT, self.application_id)
             case Kind.DEVICE:
-                return Principal(kind, TENANT, self.sn)
+                return Principal(kind, DEFAULT_TENANT, self.sn)
             case Kind.USER:
                 return Principal(kind, self.user.tenant, self.user.id, super_admin=True, access=1)
 

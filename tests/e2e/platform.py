@@ -71,14 +71,14 @@ class Platform:
         self.tls = tls
         self._command = tuple(command)
         self._turns = itertools.count()
-        self.port, self.mqtt_port, self.nats_port = (ports.choose_free() for _ in range(3))
-        self.websocket_port, self.certificate_port = (ports.choose_free() for _ in range(2))
-        self.certificate_nats_port = ports.choose_free()
+        self.port, self.mqtt_port, self.nats_port = (ports.claim_random() for _ in range(3))
+        self.websocket_port, self.certificate_port = (ports.claim_random() for _ in range(2))
+        self.certificate_nats_port = ports.claim_random()
         self._process: subprocess.Popen[bytes] | None = None
         self._held = False
 
     @property
-    def ready(self) -> ready.Ready:
+    def ready(self) -> ready.ReadyFile:
         """`ready.json` as it is now."""
         found = ready.read(self.directory)
         assert found is not None, "the platform is not ready"

@@ -11,7 +11,7 @@ import httpx
 from deploy.local.fork_server import ForkServer
 from deploy.local.process import ProcessSpec, base_environment, system_environment, terminate
 from deploy.platform import ports, services
-from deploy.platform.services import Endpoints, environment
+from deploy.platform.services import Endpoints, build_environment
 from tests.contract.console import Console
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
@@ -28,12 +28,12 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
     assert state.addresses is not None
     endpoints = Endpoints(
         "127.0.0.1",
-        ports.choose_free(),
+        ports.claim_random(),
         platform.base_url,
         state.addresses.nats_url,
         state.addresses.mqtt_url,
     )
-    state.ports |= {one.name: ports.choose_free() for one in served}
+    state.ports |= {one.name: ports.claim_random() for one in served}
     logs, started = platform.directory.parent, (*served, gateway)
     modules = [service.module for service in started]
     fork_server, children = ForkServer(modules, system_environment(os.environ), logs), []
@@ -43,7 +43,8 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
                 name=service.name,
                 argv=[sys.executable, "-m", service.module],
                 stage=0,
-                environment=base_environment(os.environ) | environment(service, state, endpoints),
+                environment=base_environment(os.environ)
+                | build_environment(service, state, endpoints),
             )
             children.append(await fork_server.fork(spec, logs / "replicas.log"))
         url = f"http://127.0.0.1:{endpoints.port}"

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from deploy.local.process import PROJECT_ROOT
-from deploy.platform.ready import Ready
+from deploy.platform.ready import ReadyFile
 from deploy.platform.state import Addresses
 from tests.e2e.callers import Application
 from tests.e2e.journey import browsing, travel
@@ -59,7 +59,7 @@ class Composed(Platform):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._compose = [*_compose(), "-p", PROJECT]
-        self._ready: Ready | None = None
+        self._ready: ReadyFile | None = None
         self._environment = os.environ | {
             "THINGWAY_PORT": str(self.port),
             "THINGWAY_MQTT_PORT": str(self.mqtt_port),
@@ -77,7 +77,7 @@ class Composed(Platform):
         )
 
     @property
-    def ready(self) -> Ready:
+    def ready(self) -> ReadyFile:
         assert self._ready is not None
         return self._ready
 
@@ -117,10 +117,10 @@ class Composed(Platform):
         run = ("run", "--rm", "--no-deps", "-T", "thingway")
         return json.loads(self.run(*run, *words, "--json"))
 
-    def credentials(self) -> Ready:
+    def credentials(self) -> ReadyFile:
         """Return the output of the documented command."""
         text = self.run("run", "--rm", "--no-deps", "-T", "credentials")
-        return msgspec.json.decode(text, type=Ready)
+        return msgspec.json.decode(text, type=ReadyFile)
 
     def containers(self, service: str) -> list[dict[str, Any]]:
         """Return a service's containers as in `docker inspect`, also ended ones."""

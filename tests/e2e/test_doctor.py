@@ -10,7 +10,7 @@ from pymongo import MongoClient
 
 from deploy.checkup import run_checks
 from deploy.checkup.findings import Finding
-from deploy.platform.services import SERVICES, Endpoints, environment
+from deploy.platform.services import SERVICES, Endpoints, build_environment
 from services.workflow.migrations import MIGRATIONS
 from tests.e2e.platform import Platform, run_command
 from tests.e2e.test_limits import mongo
@@ -29,7 +29,7 @@ def settings_of(platform: Platform, name: str) -> dict[str, str]:
     assert at is not None
     doors = Endpoints("127.0.0.1", platform.port, at.base_url, at.nats_url, at.mqtt_url)
     (service,) = (one for one in SERVICES if one.name == name)
-    return environment(service, platform.state, doors)
+    return build_environment(service, platform.state, doors)
 
 
 def run_doctor(platform: Platform, service: str = "") -> dict[str, Json]:

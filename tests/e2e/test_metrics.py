@@ -15,7 +15,7 @@ import yaml
 
 from deploy.local.process import PROJECT_ROOT
 from deploy.observability.dashboards import DASHBOARDS
-from deploy.platform.services import internal_port_names
+from deploy.platform.services import internal_service_names
 from tests.e2e.callers import Console
 from tests.e2e.devices import Device
 from tests.e2e.platform import Platform
@@ -58,7 +58,7 @@ SERIES = re.compile(r"(\w+)(?:\{(.*)\})? ")
 
 async def shown(platform: Platform) -> dict[str, str]:
     """Return the name of each series of all services, with its target."""
-    ports = [platform.state.ports[name] for name in internal_port_names()]
+    ports = [platform.state.ports[name] for name in internal_service_names()]
     found = {}
     async with aiohttp.ClientSession() as session:
         for base in (platform.base_url, *(f"http://127.0.0.1:{port}" for port in ports)):

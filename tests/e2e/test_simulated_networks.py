@@ -18,7 +18,12 @@ import msgspec
 import pytest
 
 from deploy.local.lorawan import command as onboarding
-from deploy.local.lorawan.command import Broker, SimulatedNetwork, connected, create_server
+from deploy.local.lorawan.command import (
+    Broker,
+    SimulatedNetwork,
+    connect_broker,
+    create_server_format,
+)
 from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder
 from deploy.local.products import import_template, load_template, open_platform
 from libs.common.clock import now_ms
@@ -187,7 +192,7 @@ async def products(
             reader = UplinkDecoder(workers, template.codec, template.document)
             tried.append(Tried(template, reader, sensor, ""))
     async with onboarding.connect_management(first_user(platform)) as api:
-        await onboarding.register(api, kind, [one.sensor for one in tried])
+        await onboarding.register_sensors(api, kind, [one.sensor for one in tried])
     wanted = {"page_size": 200, "page_number": 1}
     found = (await console.data("POST", "/device/search", wanted))["content"]
     ids = {one["identifier"]: one["id"] for one in found}
@@ -205,10 +210,10 @@ async def network_of(
         await onboarding.configure_broker(api, kind, place, PASSWORD)
         await onboarding.wait_connected(api, kind)
         network = SimulatedNetwork(
-            create_server(kind, place), [one.sensor for one in tried], 1.0, 0.0
+            create_server_format(kind, place), [one.sensor for one in tried], 1.0, 0.0
         )
         try:
-            async with connected(place, PASSWORD) as client:
+            async with connect_broker(place, PASSWORD) as client:
                 await client.subscribe(network.downlinks, qos=1)
                 async with run_in_background(network.receive_downlinks(client)):
                     yield network, client
@@ -218,7 +223,7 @@ async def network_of(
 
 async def send_uplink(network: SimulatedNetwork, client: Any, sensor: Sensor, at: datetime) -> None:
     """Let a sensor send an uplink."""
-    for message in network.uplink(sensor, at):
+    for message in network.build_uplink_messages(sensor, at):
         await client.publish(message.topic, message.payload, qos=1)
 
 

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from nats.aio.client import Client as NatsClient
 from nats.errors import Error as NatsError
 
-from deploy.platform.certificates import Authority, new_authority
+from deploy.platform.certificates import CertificateAuthority, create_authority_pem
 from tests.e2e.callers import Application
 from tests.e2e.devices import Device
 from tests.e2e.journey import browsing, travel
@@ -169,7 +169,7 @@ async def test_clients_without_tls_or_with_another_authority_are_rejected(
 ) -> None:
     """This holds for every port."""
     other = tmp_path / "other.pem"
-    other.write_text(Authority(new_authority("Thingway servers")).certificate)
+    other.write_text(CertificateAuthority(create_authority_pem("Thingway servers")).certificate)
     trust = ssl.create_default_context(cafile=other)
     mqtt = {"username": device.sn, "password": device.key, "timeout": 5}
     with pytest.raises(aiohttp.ClientConnectorCertificateError):
@@ -424,7 +424,9 @@ async def test_an_authority_of_somebody_else_issues_nothing_here(
     platform: Platform, device: Device, tmp_path: Path
 ) -> None:
     """TLS itself refuses a certificate that is not of the devices' authority."""
-    made = Authority(new_authority("Thingway devices")).issue_device_certificate(device.sn, 1)
+    made = CertificateAuthority(create_authority_pem("Thingway devices")).issue_device_certificate(
+        device.sn, 1
+    )
     (tmp_path / "own.pem").write_text(made.certificate + (made.key or ""))
     trust = platform.trust
     assert trust is not None

@@ -17,7 +17,7 @@ from pymongo.errors import PyMongoError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from deploy.local.servers import CLUSTER_SIZE, MONGOD, NATS, REDIS, REDIS_COUNT
+from deploy.local.servers import CLUSTER_SIZE, MONGOD, NATS, REDIS, REDIS_SERVER_COUNT
 from deploy.platform.services import SERVICES
 from deploy.platform.state import member_name
 from libs.common.bus import STREAMS, UPLINK
@@ -46,7 +46,7 @@ class Cluster(Platform):
         """Connect to MongoDB as its administrator: the replica set, or one member."""
         state = self.state
         which = "directConnection=true" if members else "replicaSet=rs0"
-        hosts = ",".join(members or state.members(MONGOD))
+        hosts = ",".join(members or state.member_addresses(MONGOD))
         url = f"mongodb://admin:{state.secrets['mongo.admin']}@{hosts}/?{which}"
         async with AsyncMongoClient(url, serverSelectionTimeoutMS=3000) as client:
             yield client
@@ -60,7 +60,7 @@ class Cluster(Platform):
             cluster = (await client.jetstream().stream_info(UPLINK)).cluster
         assert cluster is not None
         assert cluster.leader is not None
-        roles = [await self._role(number) for number in range(1, REDIS_COUNT + 1)]
+        roles = [await self._role(number) for number in range(1, REDIS_SERVER_COUNT + 1)]
         return {
             MONGOD: primary,
             NATS: int(cluster.leader.rpartition("-")[2]),
@@ -83,7 +83,9 @@ class Cluster(Platform):
 
     async def _role(self, number: int) -> str:
         state = self.state
-        host, _, port = state.members(REDIS, REDIS_COUNT)[number - 1].rpartition(":")
+        host, _, port = state.member_addresses(REDIS, REDIS_SERVER_COUNT)[number - 1].rpartition(
+            ":"
+        )
         async with Redis(
             host=host,
             port=int(port),
@@ -122,7 +124,7 @@ class Cluster(Platform):
                     return False
                 if any(replica.offline or not replica.current for replica in cluster.replicas):
                     return False
-        roles = sorted([await self._role(number) for number in range(1, REDIS_COUNT + 1)])
+        roles = sorted([await self._role(number) for number in range(1, REDIS_SERVER_COUNT + 1)])
         return roles == ["connected", "master"] and await self._all_answer()
 
     async def _all_answer(self) -> bool:
@@ -156,5 +158,5 @@ class Cluster(Platform):
 
 def members_of(kind: str) -> list[str]:
     """Return the names of the members of a store."""
-    count = REDIS_COUNT if kind == REDIS else CLUSTER_SIZE
+    count = REDIS_SERVER_COUNT if kind == REDIS else CLUSTER_SIZE
     return [member_name(kind, number) for number in range(1, count + 1)]

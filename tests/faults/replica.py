@@ -22,7 +22,7 @@ class Replica:
     service: str
     environment: dict[str, str]
     log: Path
-    port: int = field(default_factory=ports.choose_free)
+    port: int = field(default_factory=ports.claim_random)
     process: subprocess.Popen[bytes] | None = None
 
     async def start(self) -> None:

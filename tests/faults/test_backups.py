@@ -147,12 +147,12 @@ def names(directory: Path) -> list[str]:
 @contextlib.contextmanager
 def scratch_servers(directory: Path) -> Iterator[tuple[str, str]]:
     """Run a MongoDB and a NATS without logins, as the pod of a verification; their URLs."""
-    mongo, nats = ports.choose_free(), ports.choose_free()
+    mongo, nats = ports.claim_random(), ports.claim_random()
     (directory / "mongo").mkdir(parents=True)
     words = f"--dbpath={directory}/mongo --port={mongo} --bind_ip=127.0.0.1 --logpath={directory}/l"
-    mongod = (programs.find(programs.MONGOD).path, *words.split(), "--nounixsocket")
+    mongod = (programs.find_program(programs.MONGOD).path, *words.split(), "--nounixsocket")
     words = f"--addr=127.0.0.1 --port={nats} --jetstream --store_dir={directory}/nats"
-    server = (programs.find(programs.NATS).path, *words.split(), f"--log={directory}/n")
+    server = (programs.find_program(programs.NATS).path, *words.split(), f"--log={directory}/n")
     running = [subprocess.Popen(command) for command in (mongod, server)]
     try:
         yield f"mongodb://127.0.0.1:{mongo}/?directConnection=true", f"nats://127.0.0.1:{nats}"

@@ -113,7 +113,9 @@ async def history(platform: Platform, device: int) -> list[int]:
     """Return all counts in the history of a device, with copies."""
     user = next(one for one in database_users(platform.state) if one.name == "device")
     bounds = {"$gte": history_key(device, 0, 0), "$lt": history_key(device + 1, 0, 0)}
-    async with AsyncMongoClient[Any](user.url(*platform.state.members("mongod"))) as client:
+    async with AsyncMongoClient[Any](
+        user.url(*platform.state.member_addresses("mongod"))
+    ) as client:
         rows: list[dict[str, Any]] = []
         database = client.get_default_database()
         for name in await database.list_collection_names():

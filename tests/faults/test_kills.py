@@ -74,7 +74,7 @@ async def test_an_abandoned_transaction_delays_reports_for_seconds_only(
     device = await application.add_device()
     users = database_users(platform.state)
     user = next(one for one in users if one.name == "device")
-    url = user.url(*platform.state.members("mongod"))
+    url = user.url(*platform.state.member_addresses("mongod"))
     with subprocess.Popen(
         [sys.executable, "-c", HALF_DONE, url, str(device.id)], stdout=subprocess.PIPE
     ) as process:

@@ -5,7 +5,7 @@ import asyncio
 
 from deploy.local import cli, lock
 from deploy.local.process import end_with_parent
-from deploy.local.servers import Programs
+from deploy.local.servers import ServerPrograms
 from deploy.local.up import Launcher, read_options
 
 
@@ -21,7 +21,7 @@ def main() -> None:
     places = (place.partition("=") for place in given.place)
     launcher = Launcher(
         options,
-        Programs.find(),
+        ServerPrograms.find(),
         lock.acquire(options.data),
         {host: command.split() for host, _, command in places},
     )

@@ -18,7 +18,7 @@ from nats.aio.client import Client
 from nats.js.api import RetentionPolicy, StreamConfig
 
 from deploy.platform.nats import NatsConfig, render_nats_config
-from deploy.platform.nats_grants import RELAY, USERS
+from deploy.platform.nats_grants import RELAY_USER, USERS
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from services.auth.callout import jwt
 from services.auth.callout.permissions import application_permissions, device_permissions
@@ -166,7 +166,7 @@ async def nats_door(folder: Path, partitions: int = 1) -> AsyncIterator[Server]:
             for stream in STREAMS:
                 await admin.jetstream().add_stream(stream)
             await answer_callouts(auth, issuer)
-            async with relaying(running.url, f"secret-{RELAY}"):
+            async with relaying(running.url, f"secret-{RELAY_USER}"):
                 yield running
     finally:
         process.terminate()

@@ -21,13 +21,13 @@ from redis.exceptions import NoPermissionError
 from deploy.local import servers
 from deploy.local.jetstream import adopt_streams, keep_unused_streams_in_memory
 from deploy.local.process import base_environment
-from deploy.local.servers import NatsListeners, Programs
+from deploy.local.servers import NatsListeners, ServerPrograms
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import admin, mongo_server, ports, redis_server, services
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import DatabaseUser
-from deploy.platform.redis_server import KeyUser
+from deploy.platform.redis_server import RedisUser
 from deploy.platform.state import Addresses, State
 from libs.common.bus.streams import RETAINED
 from libs.common.contracts.auth import Applications, ListApplications
@@ -48,17 +48,17 @@ class Running:
     def database_user(self, name: str) -> DatabaseUser:
         return next(user for user in services.database_users(self.state) if user.name == name)
 
-    def key_user(self, name: str) -> KeyUser:
+    def key_user(self, name: str) -> RedisUser:
         return next(user for user in services.redis_users(self.state) if user.name == name)
 
     @contextlib.asynccontextmanager
     async def mongo(self, name: str) -> AsyncIterator[AsyncMongoClient]:
-        url = self.database_user(name).url(*self.state.members("mongod"))
+        url = self.database_user(name).url(*self.state.member_addresses("mongod"))
         async with AsyncMongoClient(url) as client:
             yield client
 
     def redis(self, name: str) -> Redis:
-        return Redis.from_url(self.key_user(name).url(*self.state.members("redis")))
+        return Redis.from_url(self.key_user(name).url(*self.state.member_addresses("redis")))
 
     def nats(self, name: str):
         return nats.connect(
@@ -71,16 +71,18 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(directory: Path, found: Programs, members: int = 1) -> AsyncIterator[Running]:
+async def running(
+    directory: Path, found: ServerPrograms, members: int = 1
+) -> AsyncIterator[Running]:
     """Start the servers as `thingway up` does, and end them as it does."""
     state = states.load(directory)
     state.hosts = [ports.LOOPBACK] * members
     state.claim_ports(
-        [*servers.internal_ports(state), *services.internal_port_names()], reserved=()
+        [*servers.server_port_names(state), *services.internal_service_names()], reserved=()
     )
-    nats_port = ports.choose_free()
-    mqtt_port = ports.choose_free()
-    listeners = NatsListeners(ports.LOOPBACK, nats_port, mqtt_port).for_members(state)
+    nats_port = ports.claim_random()
+    mqtt_port = ports.claim_random()
+    listeners = NatsListeners(ports.LOOPBACK, nats_port, mqtt_port).build_for_members(state)
     addresses = Addresses("", "", ",".join(listener.url for listener in listeners))
     context = servers.ServerContext(directory, state, base_environment(os.environ))
     wanted = servers.prepare_servers(found, context, listeners, addresses)
@@ -101,13 +103,13 @@ async def running(directory: Path, found: Programs, members: int = 1) -> AsyncIt
 
 
 @pytest.fixture(scope="module")
-def found() -> Programs:
-    return Programs.find()
+def found() -> ServerPrograms:
+    return ServerPrograms.find()
 
 
 @pytest.fixture(scope="module")
 async def platform(
-    found: Programs, tmp_path_factory: pytest.TempPathFactory
+    found: ServerPrograms, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Running]:
     async with running(tmp_path_factory.mktemp("platform"), found) as started:
         yield started
@@ -158,15 +160,20 @@ async def test_mongodb_refuses_strangers(platform: Running) -> None:
 
 async def test_a_start_updates_only_users_that_changed(platform: Running) -> None:
     """A new password replaces the old one; MongoDB hashes no password that is unchanged."""
-    members, password = platform.state.members("mongod"), platform.state.secrets["mongo.admin"]
+    members, password = (
+        platform.state.member_addresses("mongod"),
+        platform.state.secrets["mongo.admin"],
+    )
     device = platform.database_user("device")
     trial = DatabaseUser("trial", "first", "thingway_trial")
-    await mongo_server.set_up(members, password, [device, trial])
+    await mongo_server.set_up_replica_set(members, password, [device, trial])
     url = DatabaseUser("admin", password, "admin").url(*members)
     async with AsyncMongoClient(url) as client:
         users = client.admin["system.users"]
         before = [await users.find_one({"user": name}) for name in ("device", "trial")]
-        await mongo_server.set_up(members, password, [device, replace(trial, password="second")])
+        await mongo_server.set_up_replica_set(
+            members, password, [device, replace(trial, password="second")]
+        )
         after = [await users.find_one({"user": name}) for name in ("device", "trial")]
     assert after[0] == before[0]
     assert after[1] != before[1]
@@ -217,7 +224,7 @@ async def test_an_absent_service_is_one_clear_line(platform: Running) -> None:
     """While `auth` does not answer, a command says that the platform is not ready."""
     password = platform.state.secrets["nats.admin"]
     with pytest.raises(CommandError, match="not ready"):
-        async with admin.connect(platform.addresses, password) as client:
+        async with admin.connect_rpc(platform.addresses, password) as client:
             await client.call("rpc.auth.list_applications", ListApplications(), Applications)
 
 
@@ -227,14 +234,14 @@ async def test_a_killed_server_comes_back(platform: Running) -> None:
     with pidfds({"redis": first}) as handles:
         os.kill(first, 9)
         await ended(handles["redis"])
-    url = platform.key_user("gateway").url(*platform.state.members("redis"))
+    url = platform.key_user("gateway").url(*platform.state.member_addresses("redis"))
     async with asyncio.timeout(WAIT):
         await redis_server.wait_ready(url)
     assert platform.supervisor.pids()["redis"] != first
 
 
 async def test_data_survive_a_restart_and_no_process_is_left(
-    tmp_path: Path, found: Programs
+    tmp_path: Path, found: ServerPrograms
 ) -> None:
     """A second start has the data, also after the ports had to be others."""
     async with running(tmp_path, found) as first:
@@ -270,7 +277,7 @@ async def assert_data(second: Running) -> None:
 
 
 def up(directory: Path, **options: int) -> subprocess.CompletedProcess[str]:
-    chosen = {name: ports.choose_free() for name in ("port", "mqtt-port", "nats-port")}
+    chosen = {name: ports.claim_random() for name in ("port", "mqtt-port", "nats-port")}
     chosen |= {name.replace("_", "-"): value for name, value in options.items()}
     arguments = [part for name, port in chosen.items() for part in (f"--{name}", str(port))]
     return subprocess.run(
@@ -316,7 +323,7 @@ def test_commands_without_a_platform_end_with_exit_code_1(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-async def test_a_single_server_grows_into_a_cluster(found: Programs, tmp_path: Path) -> None:
+async def test_a_single_server_grows_into_a_cluster(found: ServerPrograms, tmp_path: Path) -> None:
     """Documents, keys, messages and unacknowledged messages of a consumer remain."""
     async with running(tmp_path, found) as alone:
         async with alone.mongo("device") as client:
@@ -338,7 +345,7 @@ async def test_a_single_server_grows_into_a_cluster(found: Programs, tmp_path: P
             assert await client["thingway_device"]["things"].find_one() == {"_id": 1}
             assert len(client.nodes) == 3
         async with connect_redis(
-            grown.key_user("gateway").sentinel_url(grown.state.members("sentinel"))
+            grown.key_user("gateway").sentinel_url(grown.state.member_addresses("sentinel"))
         ) as redis:
             assert await redis.get("tw:key") == b"kept"
         async with contextlib.AsyncExitStack() as stack:

@@ -27,7 +27,7 @@ WAIT = 60.0
 @pytest.fixture
 def key(tmp_path: Path) -> str:
     """What stands in the members' key file."""
-    made = keys.new_key_file()
+    made = keys.new_mongo_key()
     write_private(tmp_path / "key", made.encode())
     return made
 
@@ -38,11 +38,11 @@ def members(tmp_path: Path, key: str) -> Iterator[list[str]]:
     with contextlib.ExitStack() as ending:
         found = []
         for number in range(3):
-            port = ports.choose_free()
+            port = ports.claim_random()
             data = tmp_path / str(number)
             data.mkdir()
-            words = mongo_server.command(
-                programs.find(programs.MONGOD).path, data, LOOPBACK, port, tmp_path / "key"
+            words = mongo_server.server_command(
+                programs.find_program(programs.MONGOD).path, data, LOOPBACK, port, tmp_path / "key"
             )
             process = ending.enter_context(
                 subprocess.Popen(words, stdout=subprocess.DEVNULL, env=os.environ)
@@ -56,7 +56,7 @@ async def test_a_replica_set_of_one_grows_to_three(members: list[str], key: str)
     """The users stay, and all members are in it; doing it again changes nothing."""
     for wanted in (members[:1], members, members):
         async with asyncio.timeout(WAIT):
-            await mongo_server.set_up_members(wanted, key, "secret", [USER])
+            await mongo_server.set_up_with_key_file(wanted, key, "secret", [USER])
     url = f"mongodb://device:Passw0rd@{','.join(members)}/?authSource=thingway_device"
     async with AsyncMongoClient(f"{url}&replicaSet=rs0&w=3&wtimeoutMS=30000") as client:
         await client["thingway_device"]["devices"].insert_one({"_id": 1})
@@ -71,7 +71,7 @@ async def test_a_replica_set_of_one_grows_to_three(members: list[str], key: str)
 async def test_every_client_has_to_log_in(members: list[str], key: str):
     """Clients over the loopback interface have to log in, too, once there is a user."""
     async with asyncio.timeout(WAIT):
-        await mongo_server.set_up_members(members[:1], key, "secret", [USER])
+        await mongo_server.set_up_with_key_file(members[:1], key, "secret", [USER])
     with (
         MongoClient(members[0], directConnection=True) as client,
         pytest.raises(OperationFailure, match="requires authentication"),
@@ -82,7 +82,7 @@ async def test_every_client_has_to_log_in(members: list[str], key: str):
 async def test_the_data_get_the_format_of_the_running_version(members: list[str], key: str):
     """The format of the version before is used until then."""
     async with asyncio.timeout(WAIT):
-        await mongo_server.set_up_members(members[:1], key, "secret", [USER])
+        await mongo_server.set_up_with_key_file(members[:1], key, "secret", [USER])
     url = f"mongodb://admin:secret@{members[0]}/?authSource=admin&directConnection=true"
     async with AsyncMongoClient(url) as client:
         assert await mongo_server.raise_compatibility(client) is None

@@ -18,8 +18,8 @@ import msgspec
 
 from deploy.platform import ready
 from deploy.platform import state as states
-from deploy.platform.certificates import Authority, new_authority
-from deploy.platform.openapi import wait_serving
+from deploy.platform.certificates import CertificateAuthority, create_authority_pem
+from deploy.platform.openapi import wait_until_ready
 from deploy.platform.state import Addresses
 from tests.e2e.platform import Platform, uplink_counts
 from tests.e2e.waiting import PATIENCE, PAUSE, until
@@ -50,7 +50,7 @@ class Installed(Platform):
         """What kind of installation it is, for tables."""
         self._image = image
         self._values = values
-        self._authority = Authority(new_authority("tests"))
+        self._authority = CertificateAuthority(create_authority_pem("tests"))
         (directory / "ca.crt").write_text(self._authority.certificate)
 
     def kubectl(self, *words: str, check: bool = True) -> str:
@@ -169,7 +169,9 @@ class Installed(Platform):
 
         await until(nobody_leaves, 120)
         async with asyncio.timeout(120):
-            await wait_serving(self.base_url, str(self.directory / "ca.crt") if self.tls else "")
+            await wait_until_ready(
+                self.base_url, str(self.directory / "ca.crt") if self.tls else ""
+            )
 
     def secret(self, part: str, key: str) -> bytes:
         """Return a value from a Secret of the release."""
@@ -177,8 +179,10 @@ class Installed(Platform):
         return base64.b64decode(found["data"][key])
 
     @property
-    def ready(self) -> ready.Ready:
-        return msgspec.json.decode(self.secret("credentials", ready.FILE_NAME), type=ready.Ready)
+    def ready(self) -> ready.ReadyFile:
+        return msgspec.json.decode(
+            self.secret("credentials", ready.FILE_NAME), type=ready.ReadyFile
+        )
 
     @property
     def state(self) -> states.State:

@@ -19,8 +19,8 @@ import aiomqtt
 import msgspec
 from rich.console import Console
 
-from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder, dev_eui, find_uplinks
-from deploy.local.lorawan.servers import ChirpStack, NetworkServer, PublishedMessage, TheThingsStack
+from deploy.local.lorawan.sensors import Sensor, Uplink, UplinkDecoder, build_dev_eui, find_uplinks
+from deploy.local.lorawan.servers import ChirpStack, PublishedMessage, ServerFormat, TheThingsStack
 from deploy.local.products import open_platform
 from deploy.local.simulate import run_with_display
 from deploy.local.supervisor import RestartBackoff
@@ -28,7 +28,7 @@ from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError
 from deploy.platform.files import read_text_file
-from deploy.platform.openapi import ApiRejected, ManagementApi, OpenApi
+from deploy.platform.openapi import ApiRejected, ManagementApiClient, OpenApiClient
 from libs.common.jobs import gather_limited, run_until_first_ends
 from libs.common.tls import MQTT_PORTS, trusting_context
 from libs.common.tsl import parse_document
@@ -52,26 +52,28 @@ class Broker:
     application: str
 
 
-def connect_management(options: Namespace) -> ManagementApi:
+def connect_management(options: Namespace) -> ManagementApiClient:
     """Connect to the management API as the first user or the user in the options."""
-    state, addresses = states.load_addressed(options.data)
+    state, addresses = states.load_with_addresses(options.data)
     if state.user is None:
         raise CommandError(f"the first start with data in {options.data} is not complete")
     login = (state.user.email, state.user.password)
     if options.email or options.email_password_file:
-        login = (options.email or state.user.email, read_line(options.email_password_file))
-    return ManagementApi(addresses.base_url, console.client(state), login, addresses.ca_file)
+        login = (options.email or state.user.email, read_optional_file(options.email_password_file))
+    return ManagementApiClient(
+        addresses.base_url, console.console_client(state), login, addresses.ca_file
+    )
 
 
-def read_line(file: Path | None) -> str:
-    """Return the content of a file without its line end; empty if no file is given.
+def read_optional_file(file: Path | None) -> str:
+    """Return the text of a file without the last line end; empty for no file.
 
     Raises `CommandError` if the file cannot be read.
     """
     return read_text_file(file).rstrip("\r\n") if file else ""
 
 
-async def find_broker(api: ManagementApi, server: str, options: Namespace) -> Broker:
+async def find_broker(api: ManagementApiClient, server: str, options: Namespace) -> Broker:
     """Return the broker in the options, by default that of the integration.
 
     Raises `CommandError` if neither exists.
@@ -83,11 +85,13 @@ async def find_broker(api: ManagementApi, server: str, options: Namespace) -> Br
     )
     if not url:
         raise CommandError(f"{server} has no broker: set one in the console, or add --broker")
-    ca = read_line(options.ca_file) or properties["ca"]
+    ca = read_optional_file(options.ca_file) or properties["ca"]
     return Broker(url, username or "", ca or "", properties.get("application") or "")
 
 
-async def configure_broker(api: ManagementApi, server: str, broker: Broker, password: str) -> None:
+async def configure_broker(
+    api: ManagementApiClient, server: str, broker: Broker, password: str
+) -> None:
     """Configure the integration to connect to a broker."""
     settings = {"broker": broker.url, "username": broker.username, "ca": broker.ca}
     settings |= {"password": password} if password else {}
@@ -95,7 +99,7 @@ async def configure_broker(api: ManagementApi, server: str, broker: Broker, pass
     await api.request("POST", "/entity/property/update", {"exchange": exchange})
 
 
-async def wait_connected(api: ManagementApi, server: str) -> None:
+async def wait_connected(api: ManagementApiClient, server: str) -> None:
     """Wait until the integration is connected; raise `CommandError` otherwise."""
     for _ in range(_MAX_POLLS):
         properties = await _read_properties(api, server)
@@ -107,7 +111,7 @@ async def wait_connected(api: ManagementApi, server: str) -> None:
     )
 
 
-async def _read_properties(api: ManagementApi, server: str) -> dict[str, Any]:
+async def _read_properties(api: ManagementApiClient, server: str) -> dict[str, Any]:
     """Return the properties of an integration."""
     integration = await api.request("GET", f"/integration/{server}")
     return {
@@ -130,7 +134,7 @@ def parse_address(broker: str) -> tuple[str, int, bool]:
 
 
 async def generate_uplinks(
-    api: OpenApi, workers: CodecWorkers, model: str, seed: int
+    api: OpenApiClient, workers: CodecWorkers, model: str, seed: int
 ) -> list[Uplink]:
     """Return uplinks for a product, equal for equal seeds; raise `CommandError`."""
     path = f"/device/openapi/v1/products/{model}"
@@ -163,14 +167,15 @@ def create_sensors(
         model, number = names[index % len(names)], index // len(names) + 1
         rng = Random(f"{seed} {server} {model} {number}")  # noqa: S311 - not a secret
         turn = zlib.crc32(f"{seed}{number}".encode())
-        sensors.append(Sensor(dev_eui(server, model, number), model, models[model], rng, turn=turn))
+        eui = build_dev_eui(server, model, number)
+        sensors.append(Sensor(eui, model, models[model], rng, turn=turn))
     return sensors
 
 
-async def register(api: ManagementApi, server: str, sensors: list[Sensor]) -> int:
-    """Add the sensors that the platform does not know; return their number."""
+async def register_sensors(api: ManagementApiClient, server: str, sensors: list[Sensor]) -> int:
+    """Add sensors to the platform; return how many it did not have before."""
 
-    async def add(sensor: Sensor) -> bool:
+    async def add_sensor(sensor: Sensor) -> bool:
         prefix = f"{server}.integration.add_device"
         body: dict[str, Any] = {
             "name": f"Simulated {sensor.model} {int(sensor.eui[-6:], 16)}"[:64],
@@ -185,13 +190,12 @@ async def register(api: ManagementApi, server: str, sensors: list[Sensor]) -> in
             return False
         return True
 
-    return sum(
-        await gather_limited(_CONCURRENT_REQUESTS, (partial(add, sensor) for sensor in sensors))
-    )
+    additions = (partial(add_sensor, sensor) for sensor in sensors)
+    return sum(await gather_limited(_CONCURRENT_REQUESTS, additions))
 
 
-APPLICATION = "5eed0000-0000-4000-8000-000000000001"
-"""ChirpStack application id, if the integration accepts all applications."""
+DEFAULT_APPLICATION = "5eed0000-0000-4000-8000-000000000001"
+"""Simulated ChirpStack application id, if the integration accepts all applications."""
 _DUPLICATE_SHARE = 0.03
 """Share of uplinks that are published again, received by another gateway."""
 _JOIN_SHARE, _STATUS_SHARE = 0.002, 0.02
@@ -216,7 +220,7 @@ class NetworkCounters:
     started: float = field(default_factory=time.monotonic)
     _before: int = 0
 
-    def line(self, seconds: float) -> str:
+    def format_activity(self, seconds: float) -> str:
         """Return the rate since the previous line, and the number of downlinks."""
         before, self._before = self._before, self.uplinks
         return (
@@ -224,7 +228,7 @@ class NetworkCounters:
             f"received, {self.sent} sent{f'  ({self.last_error})' if self.last_error else ''}"
         )
 
-    def totals(self) -> str:
+    def format_totals(self) -> str:
         """Return a line with the totals."""
         seconds = time.monotonic() - self.started
         return (
@@ -244,25 +248,25 @@ async def simulate(options: Namespace) -> None:
             for model in options.model
         }
     sensors = create_sensors(options.server, models, options.devices, options.seed)
-    password = read_line(options.password_file)
+    password = read_optional_file(options.password_file)
     async with connect_management(options) as api:
         broker = await find_broker(api, options.server, options)
         if options.connect:
             await configure_broker(api, options.server, broker, password)
         await _check_login(broker, password)
-        new = await register(api, options.server, sensors)
+        new = await register_sensors(api, options.server, sensors)
         await wait_connected(api, options.server)
     out.print(f"{len(sensors)} sensors, {new} of them new, at {broker.url}", soft_wrap=True)
     network = SimulatedNetwork(
-        create_server(options.server, broker), sensors, options.rate, options.loss
+        create_server_format(options.server, broker), sensors, options.rate, options.loss
     )
     await run_with_display(out, network.counts, [network.run(broker, password)], options.duration)
 
 
-def create_server(kind: str, broker: Broker) -> NetworkServer:
+def create_server_format(kind: str, broker: Broker) -> ServerFormat:
     """Return the message format of a server; raise `CommandError` without a user name."""
     if kind == "chirpstack":
-        return ChirpStack(broker.application or APPLICATION)
+        return ChirpStack(broker.application or DEFAULT_APPLICATION)
     if not broker.username:
         raise CommandError("--server tts requires a user name (application@tenant): add --username")
     return TheThingsStack(broker.username)
@@ -272,7 +276,7 @@ class SimulatedNetwork:
     """Simulated class A sensors and their server, with a total rate of uplinks."""
 
     def __init__(
-        self, server: NetworkServer, sensors: Iterable[Sensor], rate: float, loss: float
+        self, server: ServerFormat, sensors: Iterable[Sensor], rate: float, loss: float
     ) -> None:
         """`rate` is in uplinks/s; `loss` is the share of lost uplinks and downlinks."""
         self.counts = NetworkCounters()
@@ -289,11 +293,11 @@ class SimulatedNetwork:
         while True:
             started = time.monotonic()
             try:
-                async with connected(broker, password) as client:
+                async with connect_broker(broker, password) as client:
                     await self.serve(client)
             except (aiomqtt.MqttError, OSError) as error:
                 self.counts.last_error = str(error) or type(error).__name__
-                await asyncio.sleep(backoff.after(time.monotonic() - started))
+                await asyncio.sleep(backoff.next_pause(time.monotonic() - started))
 
     async def serve(self, client: aiomqtt.Client) -> None:
         """Publish uplinks and receive downlinks while the connection lasts."""
@@ -306,17 +310,17 @@ class SimulatedNetwork:
         for sensor in itertools.cycle(self._sensors.values()):
             await asyncio.sleep(max(0.0, due - time.monotonic()))
             due = max(due + 1 / self._rate, time.monotonic() - 1.0)
-            for message in self.uplink(sensor, datetime.now(UTC)):
+            for message in self.build_uplink_messages(sensor, datetime.now(UTC)):
                 await client.publish(message.topic, message.payload, qos=self._server.qos)
 
     async def receive_downlinks(self, client: aiomqtt.Client) -> None:
         """Queue downlinks for their sensors, until cancelled."""
         async for message in client.messages:
-            sensor = self._sensors.get(self._server.device(message.topic.value))
+            sensor = self._sensors.get(self._server.parse_dev_eui(message.topic.value))
             if sensor is None:
                 continue
             try:
-                received = self._server.read(message.payload)
+                received = self._server.decode_downlinks(message.payload)
             except (ValueError, KeyError, TypeError, IndexError) as error:
                 self.counts.invalid += 1
                 self.counts.last_error = f"cannot decode a downlink: {error!r}"
@@ -325,25 +329,25 @@ class SimulatedNetwork:
             sensor.queue += [downlink for downlink in received if downlink.name not in queued_names]
             self.counts.downlinks += len(received)
 
-    def uplink(self, sensor: Sensor, at: datetime) -> list[PublishedMessage]:
+    def build_uplink_messages(self, sensor: Sensor, at: datetime) -> list[PublishedMessage]:
         """Return the server's messages for the next uplink of a sensor."""
         server, counts, rng = self._server, self.counts, sensor.rng
         messages: list[PublishedMessage] = []
         if not sensor.address or rng.random() < _JOIN_SHARE:
-            sensor.join()
+            sensor.start_session()
             counts.joins += 1
             messages.append(server.build_join(sensor, at))
         sensor.counter += 1
-        uplink, radio = sensor.next_uplink(), sensor.radio()
+        uplink, radio = sensor.next_uplink(), sensor.choose_radio()
         if rng.random() < self._loss:
             counts.lost += 1
             return messages
-        messages += self._acknowledgements(sensor, at)
+        messages += self._build_acknowledgements(sensor, at)
         messages.append(server.build_uplink(sensor, uplink, radio, at))
         counts.uplinks += 1
         if rng.random() < _DUPLICATE_SHARE:
             counts.duplicates += 1
-            messages.append(server.build_uplink(sensor, uplink, sensor.radio(), at))
+            messages.append(server.build_uplink(sensor, uplink, sensor.choose_radio(), at))
         status = server.build_status(sensor, at) if rng.random() < _STATUS_SHARE else None
         if status is not None:
             counts.statuses += 1
@@ -354,7 +358,7 @@ class SimulatedNetwork:
             messages.append(server.build_sent_event(sensor, sensor.pending, at))
         return messages
 
-    def _acknowledgements(self, sensor: Sensor, at: datetime) -> list[PublishedMessage]:
+    def _build_acknowledgements(self, sensor: Sensor, at: datetime) -> list[PublishedMessage]:
         """Return the ack or nack after a confirmed downlink."""
         downlink, sensor.pending = sensor.pending, None
         if downlink is None or not downlink.confirmed:
@@ -367,7 +371,7 @@ class SimulatedNetwork:
 async def _check_login(broker: Broker, password: str) -> None:
     """Raise `CommandError` if the broker rejects the connection."""
     try:
-        async with connected(broker, password):
+        async with connect_broker(broker, password):
             return
     except (aiomqtt.MqttError, OSError) as error:
         hint = "" if password or not broker.username else " (set the password with --password-file)"
@@ -375,7 +379,7 @@ async def _check_login(broker: Broker, password: str) -> None:
 
 
 @asynccontextmanager
-async def connected(broker: Broker, password: str) -> AsyncIterator[aiomqtt.Client]:
+async def connect_broker(broker: Broker, password: str) -> AsyncIterator[aiomqtt.Client]:
     """Connect to the broker; raise `MqttError` or `OSError`."""
     host, port, tls = parse_address(broker.url)
     context = trusting_context(ca_pem=broker.ca) if tls else None

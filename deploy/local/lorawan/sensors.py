@@ -23,21 +23,21 @@ from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import DecodeResult, check_decoded_frame
 from services.device.things.codec_model import Codec
 
-_PORTS = (85, 2, 1)
+_FALLBACK_PORTS = (85, 2, 1)
 """Ports to try after those of the codec's examples; the first successful port is used."""
 _BYTE_LITERAL = re.compile(r"\b0x([0-9a-fA-F]{1,2})\b|\b(\d{1,3})\b")
-_BATCH = 500
+_BATCH_CANDIDATES = 500
 _MAX_PREFIXES = 4096
 _TAIL_LENGTHS = (1, 2, 4, 8, 24)
-"""Lengths of the bytes after the first bytes: few for strict decoders, and more than any value
-needs."""
-_MAX_PAYLOAD = 51
+"""Numbers of bytes after the first ones of a candidate: few for strict decoders, and more than any
+value needs."""
+_MAX_PAYLOAD_BYTES = 51
 """Maximum bytes that fit into an uplink at every data rate of EU868."""
 _SEARCH_SECONDS = 20.0
-_POOL_SIZE = 48
+_UPLINKS_PER_PRODUCT = 48
 """Number of uplinks generated per product."""
-_VARIATIONS = 6
-"""Variations of an uplink that are tried at once."""
+_VARIATIONS_PER_UPLINK = 6
+"""Number of variations of an uplink that are decoded together; the first valid one is used."""
 
 
 class Uplink(NamedTuple):
@@ -92,25 +92,25 @@ async def find_uplinks(
         for example, keys in zip(examples, await decoder.decode_keys(examples), strict=True)
         if keys
     ]
-    parts = await _find_parts(decoder, [example.port for example in examples], rng)
-    combined = await _combine(decoder, parts)
+    parts = await _search_uplinks(decoder, [example.port for example in examples], rng)
+    combined = await _combine_uplinks(decoder, parts)
     uplinks = [*combined, *accepted_examples, *parts]
     if not uplinks:
         raise CommandError(
             "the codec accepts none of the generated uplinks: add an example uplink to the codec"
         )
-    return await _vary(decoder, uplinks, rng)
+    return await _vary_uplinks(decoder, uplinks, rng)
 
 
-async def _find_parts(
+async def _search_uplinks(
     decoder: UplinkDecoder, ports: Iterable[int], rng: random.Random
 ) -> list[Uplink]:
-    """Return the shortest uplink for each set of properties found."""
-    numbers, until = _byte_literals(decoder.codec), time.monotonic() + _SEARCH_SECONDS
-    for port in dict.fromkeys((*ports, *_PORTS)):
+    """Return the shortest candidate for each set of properties that one decodes to."""
+    numbers, until = _find_byte_literals(decoder.codec), time.monotonic() + _SEARCH_SECONDS
+    for port in dict.fromkeys((*ports, *_FALLBACK_PORTS)):
         shortest_uplinks: dict[frozenset[str], Uplink] = {}
-        candidates = (Uplink(port, content) for content in _candidates(numbers, rng))
-        while batch := list(itertools.islice(candidates, _BATCH)):
+        candidates = (Uplink(port, content) for content in _generate_candidates(numbers, rng))
+        while batch := list(itertools.islice(candidates, _BATCH_CANDIDATES)):
             for keys, uplink in zip(await decoder.decode_keys(batch), batch, strict=True):
                 if keys:
                     shortest_uplinks.setdefault(keys, uplink)
@@ -121,7 +121,7 @@ async def _find_parts(
     return []
 
 
-def _byte_literals(codec: Codec) -> list[int]:
+def _find_byte_literals(codec: Codec) -> list[int]:
     """Return the byte literals in a decoder's scripts."""
     texts = {step.script: codec.scripts[step.script] for step in codec.decoder}.values()
     numbers = (
@@ -130,8 +130,8 @@ def _byte_literals(codec: Codec) -> list[int]:
     return sorted(set(numbers) & set(range(256)))
 
 
-def _candidates(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
-    """Yield candidates: byte literals, then random bytes, ones or zeros; then random."""
+def _generate_candidates(numbers: Sequence[int], rng: random.Random) -> Iterator[bytes]:
+    """Yield payloads that start with literals, then payloads of random literals."""
     pairs = list(itertools.product(numbers, repeat=2))
     if len(pairs) > _MAX_PREFIXES:
         pairs = rng.sample(pairs, _MAX_PREFIXES)
@@ -153,7 +153,7 @@ async def _shorten(decoder: UplinkDecoder, uplink: Uplink) -> Uplink:
     return starts[readings.index(readings[-1])]
 
 
-async def _combine(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> list[Uplink]:
+async def _combine_uplinks(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> list[Uplink]:
     """Return one uplink with as many measured properties as fit."""
     keys = await decoder.decode_keys(parts)
     measured = [uplink for uplink, has in zip(parts, keys, strict=True) if has & decoder.measured]
@@ -163,21 +163,21 @@ async def _combine(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> list[Upli
     for part in measured:
         longer = combined._replace(content=combined.content + part.content)
         (more,) = await decoder.decode_keys([longer])
-        if len(longer.content) <= _MAX_PAYLOAD and more > has:
+        if len(longer.content) <= _MAX_PAYLOAD_BYTES and more > has:
             combined, has = longer, more
     return [combined]
 
 
-async def _vary(
+async def _vary_uplinks(
     decoder: UplinkDecoder, uplinks: Sequence[Uplink], rng: random.Random
 ) -> list[Uplink]:
-    """Return the uplinks and variations that have the same properties."""
-    pool = list(uplinks[:_POOL_SIZE])
+    """Return `_UPLINKS_PER_PRODUCT` uplinks: `uplinks` and variations of them."""
+    pool = list(uplinks[:_UPLINKS_PER_PRODUCT])
     latest = list(pool)
-    for turn in range(_POOL_SIZE - len(pool)):
+    for turn in range(_UPLINKS_PER_PRODUCT - len(pool)):
         place = 0 if turn % 4 else (turn // 4) % len(latest)
         uplink = latest[place]
-        candidates = [uplink, *(_change_byte(uplink, rng) for _ in range(_VARIATIONS))]
+        candidates = [uplink, *(_change_byte(uplink, rng) for _ in range(_VARIATIONS_PER_UPLINK))]
         has, *others = await decoder.decode_keys(candidates)
         latest[place] = next(
             (new for new, keys in zip(candidates[1:], others, strict=True) if keys == has), uplink
@@ -194,13 +194,13 @@ def _change_byte(uplink: Uplink, rng: random.Random) -> Uplink:
     return uplink._replace(content=bytes(content))
 
 
-_LOCAL = 0x02
-"""First byte of a locally administered EUI."""
+_LOCAL_EUI_BYTE = 0x02
+"""First byte of the simulated DevEUIs, which marks them as locally administered."""
 
 
-def dev_eui(server: str, model: str, number: int) -> str:
+def build_dev_eui(server: str, model: str, number: int) -> str:
     """Return the DevEUI of the `number`th sensor of a product at a server."""
-    return f"{_LOCAL:02X}{zlib.crc32(f'{server} {model}'.encode()):08X}{number:06X}"
+    return f"{_LOCAL_EUI_BYTE:02X}{zlib.crc32(f'{server} {model}'.encode()):08X}{number:06X}"
 
 
 class QueuedDownlink(NamedTuple):
@@ -212,25 +212,25 @@ class QueuedDownlink(NamedTuple):
     confirmed: bool
 
 
-class Gateway(NamedTuple):
-    """Reception of an uplink by a gateway (dBm and dB)."""
+class GatewayReception(NamedTuple):
+    """Reception of an uplink by a LoRaWAN gateway: RSSI (dBm) and SNR (dB)."""
 
     eui: str
     rssi: int
     snr: float
 
 
-class Radio(NamedTuple):
+class RadioParameters(NamedTuple):
     """Radio parameters of an uplink."""
 
-    gateways: list[Gateway]
+    gateways: list[GatewayReception]
     spreading: int
     frequency: int
     """Radio frequency in Hz."""
 
 
-_GATEWAYS = ("02a0b1c2d3e4f501", "02a0b1c2d3e4f502", "02a0b1c2d3e4f503")
-_CHANNELS = (868_100_000, 868_300_000, 868_500_000)
+_GATEWAY_EUIS = ("02a0b1c2d3e4f501", "02a0b1c2d3e4f502", "02a0b1c2d3e4f503")
+_CHANNEL_HZ = (868_100_000, 868_300_000, 868_500_000)
 
 
 @dataclass
@@ -249,8 +249,8 @@ class Sensor:
     """The downlink received after the last uplink."""
     turn: int = 0
 
-    def join(self) -> None:
-        """Start a session with a new device address, and with frame counters from 0."""
+    def start_session(self) -> None:
+        """Join the network: set a new device address, and the frame counter to 0."""
         self.address = f"{self.rng.getrandbits(32):08x}"
         self.counter = 0
 
@@ -259,11 +259,13 @@ class Sensor:
         self.turn += 1
         return self.uplinks[self.turn % len(self.uplinks)]
 
-    def radio(self) -> Radio:
+    def choose_radio(self) -> RadioParameters:
         """Return random radio parameters with one or two gateways."""
-        nearby = self.rng.sample(_GATEWAYS, self.rng.choice((1, 1, 2)))
+        nearby = self.rng.sample(_GATEWAY_EUIS, self.rng.choice((1, 1, 2)))
         gateways = [
-            Gateway(eui, self.rng.randint(-115, -60), self.rng.randint(-40, 110) / 10)
+            GatewayReception(eui, self.rng.randint(-115, -60), self.rng.randint(-40, 110) / 10)
             for eui in nearby
         ]
-        return Radio(gateways, self.rng.choice((7, 7, 8, 9)), self.rng.choice(_CHANNELS))
+        return RadioParameters(
+            gateways, self.rng.choice((7, 7, 8, 9)), self.rng.choice(_CHANNEL_HZ)
+        )

@@ -6,9 +6,15 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from deploy.local.lorawan.sensors import Gateway, QueuedDownlink, Radio, Sensor, Uplink
+from deploy.local.lorawan.sensors import (
+    GatewayReception,
+    QueuedDownlink,
+    RadioParameters,
+    Sensor,
+    Uplink,
+)
 
-_BANDWIDTH = 125_000
+_BANDWIDTH_HZ = 125_000
 
 
 class PublishedMessage(NamedTuple):
@@ -18,7 +24,7 @@ class PublishedMessage(NamedTuple):
     payload: bytes
 
 
-class NetworkServer(Protocol):
+class ServerFormat(Protocol):
     """The message format of a network server."""
 
     qos: int
@@ -26,7 +32,7 @@ class NetworkServer(Protocol):
     """Topic filter of downlinks."""
 
     def build_uplink(
-        self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime
+        self, sensor: Sensor, uplink: Uplink, radio: RadioParameters, at: datetime
     ) -> PublishedMessage:
         """Return an uplink with the sensor's current frame counter."""
 
@@ -44,13 +50,13 @@ class NetworkServer(Protocol):
     def build_acknowledgement(
         self, sensor: Sensor, downlink: QueuedDownlink, at: datetime, *, acknowledged: bool
     ) -> PublishedMessage:
-        """Return the acknowledgement of a confirmed downlink, or its absence."""
+        """Return the event that a sensor acknowledged a downlink, or did not."""
 
-    def device(self, topic: str) -> str:
-        """Return the DevEUI that a downlink is for; empty if the topic does not match."""
+    def parse_dev_eui(self, topic: str) -> str:
+        """Return the DevEUI in the topic of a downlink."""
 
-    def read(self, payload: bytes) -> list[QueuedDownlink]:
-        """Return queued downlinks; raise `ValueError` or `KeyError` for other messages."""
+    def decode_downlinks(self, payload: bytes) -> list[QueuedDownlink]:
+        """Decode a message with downlinks; raise `ValueError` or `KeyError` for others."""
 
 
 class ChirpStack:
@@ -62,7 +68,7 @@ class ChirpStack:
         self.application = application
         self.downlinks = f"application/{application}/device/+/command/down"
 
-    def event(self, eui: str, kind: str, at: datetime, **fields: Any) -> PublishedMessage:
+    def build_event(self, eui: str, kind: str, at: datetime, **fields: Any) -> PublishedMessage:
         """Return an event of a device."""
         body = {
             "time": _iso_time(at),
@@ -80,10 +86,10 @@ class ChirpStack:
         return PublishedMessage(topic, msgspec.json.encode(body))
 
     def build_uplink(
-        self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime
+        self, sensor: Sensor, uplink: Uplink, radio: RadioParameters, at: datetime
     ) -> PublishedMessage:
         """Return an `up` event."""
-        return self.event(
+        return self.build_event(
             sensor.eui,
             "up",
             at,
@@ -101,7 +107,7 @@ class ChirpStack:
                 "frequency": radio.frequency,
                 "modulation": {
                     "lora": {
-                        "bandwidth": _BANDWIDTH,
+                        "bandwidth": _BANDWIDTH_HZ,
                         "spreadingFactor": radio.spreading,
                         "codeRate": "CR_4_5",
                     }
@@ -111,12 +117,12 @@ class ChirpStack:
 
     def build_join(self, sensor: Sensor, at: datetime) -> PublishedMessage:
         """Return a `join` event."""
-        return self.event(sensor.eui, "join", at, devAddr=sensor.address)
+        return self.build_event(sensor.eui, "join", at, devAddr=sensor.address)
 
     def build_status(self, sensor: Sensor, at: datetime) -> PublishedMessage | None:
         """Return a `status` event."""
         level = sensor.rng.randint(30, 100)
-        return self.event(
+        return self.build_event(
             sensor.eui,
             "status",
             at,
@@ -130,21 +136,21 @@ class ChirpStack:
         self, sensor: Sensor, downlink: QueuedDownlink, at: datetime
     ) -> PublishedMessage:
         """Return a `txack` event."""
-        return self.event(sensor.eui, "txack", at, queueItemId=downlink.name)
+        return self.build_event(sensor.eui, "txack", at, queueItemId=downlink.name)
 
     def build_acknowledgement(
         self, sensor: Sensor, downlink: QueuedDownlink, at: datetime, *, acknowledged: bool
     ) -> PublishedMessage:
         """Return an `ack` event."""
-        return self.event(
+        return self.build_event(
             sensor.eui, "ack", at, queueItemId=downlink.name, acknowledged=acknowledged
         )
 
-    def device(self, topic: str) -> str:
+    def parse_dev_eui(self, topic: str) -> str:
         """Return the DevEUI in `application/…/device/{eui}/command/down`."""
         return topic.split("/")[3].upper()
 
-    def read(self, payload: bytes) -> list[QueuedDownlink]:
+    def decode_downlinks(self, payload: bytes) -> list[QueuedDownlink]:
         """Return the downlink in a JSON message."""
         message = msgspec.json.decode(payload)
         uplink = Uplink(int(message["fPort"]), b64decode(message["data"]))
@@ -161,7 +167,7 @@ class TheThingsStack:
         self.user = user
         self.downlinks = f"v3/{user}/devices/+/down/push"
 
-    def message(self, eui: str, kind: str, at: datetime, **fields: Any) -> PublishedMessage:
+    def build_message(self, eui: str, kind: str, at: datetime, **fields: Any) -> PublishedMessage:
         """Return a message of a device."""
         name = f"eui-{eui.lower()}"
         body = {
@@ -177,18 +183,18 @@ class TheThingsStack:
         return PublishedMessage(f"v3/{self.user}/devices/{name}/{kind}", msgspec.json.encode(body))
 
     def build_uplink(
-        self, sensor: Sensor, uplink: Uplink, radio: Radio, at: datetime
+        self, sensor: Sensor, uplink: Uplink, radio: RadioParameters, at: datetime
     ) -> PublishedMessage:
         """Return an uplink; empty fields are left out."""
         message = {
-            "session_key_id": _session_key(sensor),
+            "session_key_id": _session_key_id(sensor),
             "f_port": uplink.port,
             "f_cnt": sensor.counter,
             "frm_payload": b64encode(uplink.content).decode(),
-            "rx_metadata": [_metadata(gateway) for gateway in radio.gateways],
+            "rx_metadata": [_gateway_metadata(gateway) for gateway in radio.gateways],
             "settings": {
                 "data_rate": {
-                    "lora": {"bandwidth": _BANDWIDTH, "spreading_factor": radio.spreading}
+                    "lora": {"bandwidth": _BANDWIDTH_HZ, "spreading_factor": radio.spreading}
                 },
                 "coding_rate": "4/5",
                 "frequency": str(radio.frequency),
@@ -196,12 +202,12 @@ class TheThingsStack:
             "received_at": _iso_time(at),
         }
         filled = {name: value for name, value in message.items() if value}
-        return self.message(sensor.eui, "up", at, uplink_message=filled)
+        return self.build_message(sensor.eui, "up", at, uplink_message=filled)
 
     def build_join(self, sensor: Sensor, at: datetime) -> PublishedMessage:
         """Return a `join` message."""
-        accept = {"session_key_id": _session_key(sensor), "received_at": _iso_time(at)}
-        return self.message(sensor.eui, "join", at, join_accept=accept)
+        accept = {"session_key_id": _session_key_id(sensor), "received_at": _iso_time(at)}
+        return self.build_message(sensor.eui, "join", at, join_accept=accept)
 
     def build_status(self, sensor: Sensor, at: datetime) -> PublishedMessage | None:
         """Return None: the server has no such message."""
@@ -211,21 +217,23 @@ class TheThingsStack:
         self, sensor: Sensor, downlink: QueuedDownlink, at: datetime
     ) -> PublishedMessage:
         """Return a `down/sent` message."""
-        return self.message(sensor.eui, "down/sent", at, downlink_sent=_downlink(downlink))
+        return self.build_message(
+            sensor.eui, "down/sent", at, downlink_sent=_downlink_body(downlink)
+        )
 
     def build_acknowledgement(
         self, sensor: Sensor, downlink: QueuedDownlink, at: datetime, *, acknowledged: bool
     ) -> PublishedMessage:
         """Return a `down/ack` or `down/nack` message."""
         kind = "ack" if acknowledged else "nack"
-        more = {f"downlink_{kind}": _downlink(downlink)}
-        return self.message(sensor.eui, f"down/{kind}", at, **more)
+        more = {f"downlink_{kind}": _downlink_body(downlink)}
+        return self.build_message(sensor.eui, f"down/{kind}", at, **more)
 
-    def device(self, topic: str) -> str:
+    def parse_dev_eui(self, topic: str) -> str:
         """Return the DevEUI in `v3/…/devices/eui-{eui}/down/push`."""
         return topic.split("/")[3].removeprefix("eui-").upper()
 
-    def read(self, payload: bytes) -> list[QueuedDownlink]:
+    def decode_downlinks(self, payload: bytes) -> list[QueuedDownlink]:
         """Return the downlinks of a push."""
         return [
             QueuedDownlink(
@@ -237,11 +245,11 @@ class TheThingsStack:
         ]
 
 
-def _session_key(sensor: Sensor) -> str:
+def _session_key_id(sensor: Sensor) -> str:
     return b64encode(bytes.fromhex(sensor.address)).decode()
 
 
-def _metadata(gateway: Gateway) -> dict[str, Any]:
+def _gateway_metadata(gateway: GatewayReception) -> dict[str, Any]:
     return {
         "gateway_ids": {"gateway_id": f"eui-{gateway.eui}", "eui": gateway.eui.upper()},
         "rssi": gateway.rssi,
@@ -250,7 +258,7 @@ def _metadata(gateway: Gateway) -> dict[str, Any]:
     }
 
 
-def _downlink(downlink: QueuedDownlink) -> dict[str, Any]:
+def _downlink_body(downlink: QueuedDownlink) -> dict[str, Any]:
     return {
         "f_port": downlink.uplink.port,
         "frm_payload": b64encode(downlink.uplink.content).decode(),

@@ -215,8 +215,8 @@ def _cheap_hashes() -> Iterator[None]:
 def door(tmp_path_factory) -> Iterator[Door]:
     """A nats-server as the launcher configures it."""
     folder = tmp_path_factory.mktemp("nats-auth")
-    port = ports.choose_free()
-    mqtt_port = ports.choose_free()
+    port = ports.claim_random()
+    mqtt_port = ports.claim_random()
     config = folder / "nats.conf"
     config.write_text(
         render_nats_config(
@@ -229,7 +229,7 @@ def door(tmp_path_factory) -> Iterator[Door]:
             )
         )
     )
-    program = programs.find(programs.NATS).path
+    program = programs.find_program(programs.NATS).path
     with (folder / "nats.log").open("wb") as log:
         process = subprocess.Popen([program, "-c", config], stdout=log, stderr=log)
     try:

@@ -8,7 +8,7 @@ import nats
 import nats.errors
 import pytest
 
-from deploy.platform.nats_grants import RELAY
+from deploy.platform.nats_grants import RELAY_USER
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import (
     ApplicationRef,
@@ -270,7 +270,7 @@ async def test_a_device_logs_in_over_mqtt_and_nats(auth):
         "127.0.0.1", auth.door.mqtt_port, username="Ab12", password=key
     ) as device:
         codes = await device.subscribe([("thing/Ab12/down/#", 0), ("thing/other/down/#", 0)])
-    async with relaying(auth.door.url, f"secret-{RELAY}"):
+    async with relaying(auth.door.url, f"secret-{RELAY_USER}"):
         client = await connect(auth, "Ab12", key, "_INBOX.sn.Ab12")
         ack = await client.jetstream().publish("thing.Ab12.up.report", b"{}")
         await client.close()

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
-from deploy.platform.nats_grants import RELAY
+from deploy.platform.nats_grants import RELAY_USER
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.auth import Done, IntegrationLogins, IntegrationSecret
 from libs.common.contracts.integrations import (
@@ -135,7 +135,7 @@ async def test_the_sdk_runs_with_the_login(auth: Auth, login):
     await rpc.start()
     await auth.bus.client.flush()
     bus = await Bus.connect(auth.door.url, user=login.user, password=login.secret, name="lamps")
-    async with relaying(auth.door.url, f"secret-{RELAY}"), IntegrationHost(bus, Lamps()):
+    async with relaying(auth.door.url, f"secret-{RELAY_USER}"), IntegrationHost(bus, Lamps()):
         await bus.client.flush()
         wanted = AddDevice(tenant="default", user_id=1, name="Hall", params={"serial": "L1"})
         subject = operation_subject("lamps", "add_device")
@@ -154,7 +154,7 @@ async def test_a_request_beyond_the_rate_fails(auth: Auth, login, monkeypatch):
         raise RejectedError("more than 200 requests per second", 429)
 
     async with contextlib.AsyncExitStack() as stack:
-        relay = await stack.enter_async_context(relaying(auth.door.url, f"secret-{RELAY}"))
+        relay = await stack.enter_async_context(relaying(auth.door.url, f"secret-{RELAY_USER}"))
         monkeypatch.setattr(relay._quota, "count", reject)
         bus = await Bus.connect(auth.door.url, user=login.user, password=login.secret, name="lamps")
         stack.push_async_callback(bus.drain)

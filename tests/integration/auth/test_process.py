@@ -48,7 +48,7 @@ async def first_answer(
 
 async def test_it_serves_and_leaves_in_order(servers, database, door):
     """It is ready within seconds, exports metrics, and SIGTERM ends it with code 0."""
-    port = ports.choose_free()
+    port = ports.claim_random()
     process = await start(environment(servers, database, door, port))
     try:
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:

@@ -127,13 +127,13 @@ async def test_a_job_that_asks_ends_when_it_is_cancelled_as_the_answer_comes(bus
 
 async def test_a_wrong_login_is_tried_slowly_and_then_fails(tmp_path):
     """The error follows after the wait, with a few attempts a second."""
-    port = ports.choose_free()
+    port = ports.claim_random()
     config = tmp_path / "nats.conf"
     config.write_text(f"listen: 127.0.0.1:{port}\nauthorization {{ user: a, password: b }}\n")
     log = tmp_path / "nats.log"
     with log.open("wb") as output:
         server = subprocess.Popen(
-            [programs.find(programs.NATS).path, "-c", config], stdout=output, stderr=output
+            [programs.find_program(programs.NATS).path, "-c", config], stdout=output, stderr=output
         )
     try:
         _wait_for_nats(port)

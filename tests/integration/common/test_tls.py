@@ -20,7 +20,7 @@ from pymongo.errors import ServerSelectionTimeoutError
 
 from deploy.local import programs
 from deploy.platform import keys, mongo_server, ports
-from deploy.platform.certificates import Authority
+from deploy.platform.certificates import CertificateAuthority
 from deploy.platform.nats import NatsConfig, render_nats_config
 from deploy.platform.nats_grants import USERS
 from libs.common.bus import Bus
@@ -73,14 +73,14 @@ async def test_services_talk_to_nats_over_tls(
     files: Files, strange: Files, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     """A `tls://` server proves itself to the authority in the settings, and to no other."""
-    port = ports.choose_free()
+    port = ports.claim_random()
     config = tmp_path / "nats.conf"
     config.write_text(
         f'listen: "127.0.0.1:{port}"\njetstream {{ store_dir: "{tmp_path}" }}\n'
-        f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}\n'
+        f'tls {{ cert_file: "{files.certificate_file}", key_file: "{files.key_file}" }}\n'
     )
     url = f"tls://127.0.0.1:{port}"
-    async with process(str(programs.find(programs.NATS).path), "-c", str(config)):
+    async with process(str(programs.find_program(programs.NATS).path), "-c", str(config)):
         bus = await Bus.connect(url, name="test", ca_file=str(files.ca_file), streams=1)
         assert bus.is_connected
         await bus.close()
@@ -101,8 +101,10 @@ async def test_nothing_is_sent_unencrypted_to_a_server_that_should_have_tls(
 
 async def test_services_talk_to_mongodb_over_tls(files: Files, strange: Files, tmp_path: Path):
     """As its URL says."""
-    port = ports.choose_free()
-    command = mongo_server.bare_command(programs.find(programs.MONGOD).path, tmp_path, port)
+    port = ports.claim_random()
+    command = mongo_server.bare_server_command(
+        programs.find_program(programs.MONGOD).path, tmp_path, port
+    )
     tls = ["--tlsMode", "requireTLS", "--tlsCertificateKeyFile", str(files.both)]
     async with process(*command, *tls):
         await until(partial(accepts_connections, port), 60)
@@ -132,7 +134,7 @@ async def encrypting(url: str, files: Files) -> AsyncIterator[int]:
         there = await asyncio.open_connection(address.hostname, address.port)
         await asyncio.gather(pipe(reader, there[1]), pipe(there[0], writer))
 
-    tls = ServerTls(str(files.certificate), str(files.key))
+    tls = ServerTls(str(files.certificate_file), str(files.key_file))
     async with await asyncio.start_server(take, "127.0.0.1", 0, ssl=tls.context) as server:
         yield server.sockets[0].getsockname()[1]
 
@@ -178,9 +180,9 @@ async def test_a_listener_loads_a_new_certificate_and_keeps_its_connections(
     """It waits while certificate and key do not belong together."""
     monkeypatch.setattr("libs.common.tls.CHECK_SECONDS", 0.01)
     monkeypatch.setattr("libs.common.http.server._spare_what_stays", lambda _: None)
-    files, port = Files(tmp_path), ports.choose_free()
+    files, port = Files(tmp_path), ports.claim_random()
     settings = ServiceSettings(
-        port=port, tls_certificate=str(files.certificate), tls_key=str(files.key)
+        port=port, tls_certificate=str(files.certificate_file), tls_key=str(files.key_file)
     )
     serving = asyncio.create_task(serve(answer, settings))
     async with aiohttp.ClientSession(f"https://127.0.0.1:{port}") as session:
@@ -197,14 +199,14 @@ async def test_a_listener_loads_a_new_certificate_and_keeps_its_connections(
                 await asyncio.sleep(0.01)
             else:
                 break
-        before, key = await shown(port, files), files.key.read_text()
+        before, key = await shown(port, files), files.key_file.read_text()
         [connection] = await idle(session)
-        files.issue()
-        new = files.key.read_text()
-        files.key.write_text(key)  # as if the certificate were there first
+        files.issue_server_certificate()
+        new = files.key_file.read_text()
+        files.key_file.write_text(key)  # as if the certificate were there first
         await asyncio.sleep(0.05)
         assert await shown(port, files) == before
-        files.key.write_text(new)
+        files.key_file.write_text(new)
         while await shown(port, files) == before:
             await asyncio.sleep(0.01)
         assert await get() == "https"
@@ -223,16 +225,23 @@ async def idle(session: aiohttp.ClientSession) -> list[object]:
 @pytest.mark.parametrize("missing", ["tls_certificate", "tls_key"])
 def test_a_certificate_without_its_key_ends_the_process(files: Files, missing: str):
     """The line names the variables."""
-    given = {"tls_certificate": str(files.certificate), "tls_key": str(files.key), missing: ""}
+    given = {
+        "tls_certificate": str(files.certificate_file),
+        "tls_key": str(files.key_file),
+        missing: "",
+    }
     with pytest.raises(SettingsInvalid, match=r"THINGWAY_TLS_CERTIFICATE and THINGWAY_TLS_KEY"):
         ServerTls.from_settings(ServiceSettings(**given))
 
 
 def test_files_that_make_no_certificate_end_the_process(files: Files, strange: Files):
     """The line names the setting and the file at fault."""
-    good, key, absent = files.certificate, files.key, files.directory / "no"
+    good, key, absent = files.certificate_file, files.key_file, files.directory / "no"
     for given, fault in (
-        ((good, strange.key, ""), f"KEY: {strange.key} is not the key, without a password, of"),
+        (
+            (good, strange.key_file, ""),
+            f"KEY: {strange.key_file} is not the key, without a password, of",
+        ),
         ((good, absent, ""), f"KEY: {absent}: No such file"),
         ((absent, key, ""), f"CERTIFICATE: {absent}: No such file"),
         ((key, key, ""), f"CERTIFICATE: {key} has no certificate"),
@@ -262,21 +271,21 @@ async def test_listeners_refuse_old_cipher_suites(server: str, files: Files, tmp
     """They have CBC, or no forward secrecy; the others are accepted with TLS 1.2."""
     async with contextlib.AsyncExitStack() as stack:
         if server == "gateway":
-            tls = ServerTls(str(files.certificate), str(files.key)).context
+            tls = ServerTls(str(files.certificate_file), str(files.key_file)).context
             listener = await asyncio.start_server(lambda _, w: w.close(), "127.0.0.1", 0, ssl=tls)
             port = (await stack.enter_async_context(listener)).sockets[0].getsockname()[1]
         else:
-            port, config = ports.choose_free(), tmp_path / "nats.conf"
+            port, config = ports.claim_random(), tmp_path / "nats.conf"
             given = NatsConfig(
                 passwords=dict.fromkeys(USERS, "secret"),
                 callout_issuer=keys.account_public_key(keys.new_account_seed()),
                 store_dir=tmp_path / "store",
-                port=ports.choose_free(),
+                port=ports.claim_random(),
                 mqtt_port=port,
-                tls=files.server,
+                tls=files.tls_files,
             )
             config.write_text(render_nats_config(given))
-            program = str(programs.find(programs.NATS).path)
+            program = str(programs.find_program(programs.NATS).path)
             await stack.enter_async_context(process(program, "-c", str(config)))
             await retry(lambda: asyncio.open_connection("127.0.0.1", port), OSError)
         for ciphers in ("ECDHE-ECDSA-AES128-SHA256", "ECDHE-ECDSA-AES256-SHA", "AES128-GCM-SHA256"):
@@ -285,7 +294,7 @@ async def test_listeners_refuse_old_cipher_suites(server: str, files: Files, tmp
             assert not await refused(port, ciphers, files), ciphers
 
 
-def plain_authority() -> Authority:
+def plain_authority() -> CertificateAuthority:
     """Return an authority as plain `openssl req -x509` creates it, without a key usage."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "plain")])
@@ -299,7 +308,7 @@ def plain_authority() -> Authority:
     )
     pem = Encoding.PEM
     secret = key.private_bytes(pem, PrivateFormat.PKCS8, NoEncryption())
-    return Authority((secret + plain.public_bytes(pem)).decode())
+    return CertificateAuthority((secret + plain.public_bytes(pem)).decode())
 
 
 async def test_an_authority_without_optional_extensions_is_trusted(
@@ -315,7 +324,7 @@ async def test_an_authority_without_optional_extensions_is_trusted(
 
     monkeypatch.setattr(ssl, "create_default_context", strict)
     files = Files(tmp_path, authority=plain_authority())
-    tls = ServerTls(str(files.certificate), str(files.key)).context
+    tls = ServerTls(str(files.certificate_file), str(files.key_file)).context
     async with await asyncio.start_server(
         lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=tls
     ) as listener:

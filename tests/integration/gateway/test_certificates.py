@@ -91,7 +91,7 @@ def opened(tmp_path: Path) -> Open:
 
     @contextlib.asynccontextmanager
     async def begin(most: int = 10) -> AsyncIterator[World]:
-        files, played, port = Files(tmp_path), Played(), ports.choose_free()
+        files, played, port = Files(tmp_path), Played(), ports.claim_random()
         async with await asyncio.start_server(played.take, "127.0.0.1", 0) as server:
             there = server.sockets[0].getsockname()[1]
             door = MqttListener(
@@ -100,7 +100,7 @@ def opened(tmp_path: Path) -> Open:
                 mqtt_addresses(f"mqtt://127.0.0.1:{there}", ""),
                 connect_timeout=5,
             )
-            tls = ServerTls(str(files.certificate), str(files.key), str(files.ca_file))
+            tls = ServerTls(str(files.certificate_file), str(files.key_file), str(files.ca_file))
             async with door.opened("127.0.0.1", port, tls):
                 yield World(files, port, played, tmp_path)
 
@@ -247,8 +247,8 @@ async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
     tmp_path: Path, encrypted: bool
 ):
     """It sees TLS at the door, and a server that proves itself to the gateway."""
-    files, port, there = Files(tmp_path), ports.choose_free(), ports.choose_free()
-    block = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}" }}\n'
+    files, port, there = Files(tmp_path), ports.claim_random(), ports.claim_random()
+    block = f'tls {{ cert_file: "{files.certificate_file}", key_file: "{files.key_file}" }}\n'
     config = tmp_path / "nats.conf"
     config.write_text(
         f'listen: "127.0.0.1:{there}"\nauthorization {{ user: u, password: p }}\n'
@@ -258,7 +258,7 @@ async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
     door = NatsListener(Connections(TrustedProxies(), 10), SIGNER, url, str(files.ca_file), 5)
     trust = ssl.create_default_context(cafile=files.ca_file)
     login = {"tls": trust, "user": "u", "allow_reconnect": False}
-    tls = ServerTls(str(files.certificate), str(files.key), str(files.ca_file))
+    tls = ServerTls(str(files.certificate_file), str(files.key_file), str(files.ca_file))
     async with door.opened("127.0.0.1", port, tls), process("-c", str(config)):
         while True:
             try:
@@ -279,7 +279,7 @@ async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
 async def process(*words: str) -> AsyncIterator[None]:
     """A nats-server, for as long as it is needed."""
     silent = asyncio.subprocess.DEVNULL
-    program = str(programs.find(programs.NATS).path)
+    program = str(programs.find_program(programs.NATS).path)
     running = await asyncio.create_subprocess_exec(program, *words, stdout=silent, stderr=silent)
     try:
         yield

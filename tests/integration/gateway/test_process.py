@@ -29,7 +29,11 @@ async def test_the_process_finishes_requests_after_sigterm(
     servers: Servers, redis: Redis, device: Recorder
 ) -> None:
     """The port for operators shows the finished request."""
-    port, operations, (private, public) = ports.choose_free(), ports.choose_free(), generate_keys()
+    port, operations, (private, public) = (
+        ports.claim_random(),
+        ports.claim_random(),
+        generate_keys(),
+    )
     process = await started(
         {
             "THINGWAY_PORT": str(port),

@@ -88,16 +88,16 @@ def running_broker(folder: Path, *, verify: bool = False) -> Iterator[ServerBrok
 
     The user `narrow` may hear nothing.
     """
-    port, mqtt = ports.choose_free(), ports.choose_free()
+    port, mqtt = ports.claim_random(), ports.claim_random()
     files = Files(folder / "certificates")
     asks = f', ca_file: "{files.ca_file}", verify: true' if verify else ""
-    tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}"{asks} }}'
+    tls = f'tls {{ cert_file: "{files.certificate_file}", key_file: "{files.key_file}"{asks} }}'
     config = folder / "nats.conf"
     config.write_text(
         CONFIG.format(port=port, mqtt=mqtt, folder=folder, user=USER, password=PASSWORD, tls=tls)
     )
     log = folder / "log"
-    process = subprocess.Popen([programs.find(programs.NATS).path, "-c", config, "-l", log])
+    process = subprocess.Popen([programs.find_program(programs.NATS).path, "-c", config, "-l", log])
     wait_for(mqtt)
     try:
         yield ServerBroker(mqtt, files)

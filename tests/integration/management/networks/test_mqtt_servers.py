@@ -7,7 +7,7 @@ import pytest
 from chirpstack_api.integration import integration_pb2 as pb
 from pymongo.errors import AutoReconnect
 
-from deploy.platform.certificates import Authority, new_authority
+from deploy.platform.certificates import CertificateAuthority, create_authority_pem
 from libs.common.contracts.frames import Downlink
 from libs.common.errors import InvalidInput
 from services.management.networks import broker as broker_module
@@ -158,7 +158,7 @@ async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch)
     """Without one, or with one of another authority, the reason is shown."""
     monkeypatch.setattr(broker_module, "CONNECT_SECONDS", 1.0)
     with running_broker(tmp_path / "broker", verify=True) as broker:
-        good, other = broker.files.authority, Authority(new_authority("others"))
+        good, other = broker.files.authority, CertificateAuthority(create_authority_pem("others"))
         async with asyncio.timeout(60), hosted(ChirpStack) as played:
             await played.update(broker.settings)
             await played.until(lambda: _error(played))

@@ -91,7 +91,7 @@ async def serving(files: Files | None = None) -> AsyncIterator[PlayedApi]:
     if files is None:
         played.port = server.add_insecure_port("127.0.0.1:0")
     else:
-        pair = (files.key.read_bytes(), files.certificate.read_bytes())
+        pair = (files.key_file.read_bytes(), files.certificate_file.read_bytes())
         played.port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
     await server.start()
     try:

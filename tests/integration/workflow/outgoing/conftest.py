@@ -166,7 +166,7 @@ def post(encryption: str, authority: Certificate) -> Iterator[Post]:
     controller = Controller(
         handler,
         hostname="127.0.0.1",
-        port=ports.choose_free(),
+        port=ports.claim_random(),
         ssl_context=context if encryption == "TLS" else None,
         tls_context=context if encryption == "STARTTLS" else None,
         require_starttls=encryption == "STARTTLS",
@@ -197,8 +197,8 @@ mqtt {{
 def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[MqttBroker]:
     """A broker with a login."""
     folder: Path = tmp_path_factory.mktemp("broker")
-    port = ports.choose_free()
-    mqtt = ports.choose_free()
+    port = ports.claim_random()
+    mqtt = ports.claim_random()
     tls = f'tls {{ cert_file: "{authority.chain}", key_file: "{authority.key}" }}'
     config = folder / "nats.conf"
     config.write_text(
@@ -211,7 +211,7 @@ def broker(request, tmp_path_factory, authority: Certificate) -> Iterator[MqttBr
         )
     )
     process = subprocess.Popen(
-        [programs.find(programs.NATS).path, "-c", config], stderr=subprocess.DEVNULL
+        [programs.find_program(programs.NATS).path, "-c", config], stderr=subprocess.DEVNULL
     )
     wait_for(mqtt)
     yield MqttBroker(

@@ -73,7 +73,7 @@ async def test_the_error_of_a_wrong_password_does_not_contain_it(mail, server, p
 def relay(authority) -> Iterator[Post]:
     """A mail server without logins, as there are on networks of their own."""
     handler = Post("127.0.0.1", 0, authority)
-    controller = Controller(handler, hostname="127.0.0.1", port=ports.choose_free())
+    controller = Controller(handler, hostname="127.0.0.1", port=ports.claim_random())
     controller.start()
     handler.port = controller.port
     yield handler

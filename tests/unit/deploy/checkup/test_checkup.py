@@ -21,7 +21,7 @@ from deploy.checkup import (
 )
 from deploy.checkup.findings import CHECK_SECONDS, Finding, RunbookSection, build_error_finding
 from deploy.checkup.processes import DAY_SECONDS, ProcessState, parse_metrics
-from deploy.platform.certificates import Authority, new_authority
+from deploy.platform.certificates import CertificateAuthority, create_authority_pem
 from libs.common.store_metrics import Bounds, Cluster, Peer, StreamContent, StreamReading
 from tests.unit.docs.test_links import ROOT
 
@@ -133,7 +133,11 @@ def test_a_certificate_is_reported_before_it_expires(
 ) -> None:
     """Two weeks before its expiry is a warning; an expired certificate is bad_findings."""
     file = tmp_path / "server.pem"
-    file.write_text(Authority(new_authority("a")).issue_device_certificate("sn", days).certificate)
+    file.write_text(
+        CertificateAuthority(create_authority_pem("a"))
+        .issue_device_certificate("sn", days)
+        .certificate
+    )
     (finding,) = check_certificates({"THINGWAY_TLS_CERTIFICATE": str(file)})
     assert (finding.good, finding.minor) == (good, minor)
 

@@ -11,15 +11,15 @@ from deploy.platform import console
 from deploy.platform import state as states
 from deploy.platform.certificates import DEVICE_AUTHORITY
 from deploy.platform.errors import CommandError
-from deploy.platform.shares import bootstrap_state, create_shares
-from deploy.platform.state import State, User
+from deploy.platform.shares import build_bootstrap_state, create_secret_files
+from deploy.platform.state import FirstUser, State
 
 
 def environments(state: State) -> dict[str, dict[str, str]]:
     """Return the env file of each service."""
     return {
         share.part: read_variables(share.content)
-        for share in create_shares(state, PLAIN_ADDRESSES)
+        for share in create_secret_files(state, PLAIN_ADDRESSES)
         if share.name == "env"
     }
 
@@ -30,7 +30,7 @@ def test_auth_and_the_bootstrap_job_know_the_same_console_client() -> None:
 
     given = environments(state)
 
-    shown = console.client(bootstrap_state(state, State(), PLAIN_ADDRESSES))
+    shown = console.console_client(build_bootstrap_state(state, State(), PLAIN_ADDRESSES))
     assert shown == (
         given["auth"]["THINGWAY_CONSOLE_CLIENT_ID"],
         given["auth"]["THINGWAY_CONSOLE_CLIENT_SECRET"],
@@ -42,15 +42,15 @@ def test_auth_and_the_bootstrap_job_know_the_same_console_client() -> None:
 def test_a_second_start_keeps_the_bootstrap_state(tmp_path: Path) -> None:
     """The job gets a changed console client and keeps its user."""
     state = State()
-    done = bootstrap_state(state, State(), PLAIN_ADDRESSES)
-    done.user = User("a@b.de", "Passw0rd")
+    done = build_bootstrap_state(state, State(), PLAIN_ADDRESSES)
+    done.user = FirstUser("a@b.de", "Passw0rd")
     states.save(tmp_path, done)
     state.secrets |= {console.CLIENT_ID: "iab", console.CLIENT_SECRET: "another"}
 
-    again = bootstrap_state(state, states.load(tmp_path), PLAIN_ADDRESSES)
+    again = build_bootstrap_state(state, states.load(tmp_path), PLAIN_ADDRESSES)
 
-    assert again.user == User("a@b.de", "Passw0rd")
-    assert console.client(again) == ("iab", "another")
+    assert again.user == FirstUser("a@b.de", "Passw0rd")
+    assert console.console_client(again) == ("iab", "another")
     assert set(again.secrets) == {
         "nats.admin",
         console.CLIENT_ID,
@@ -64,7 +64,7 @@ def test_an_exporter_has_an_own_user_in_each_store() -> None:
     state = State()
     shares = {
         (share.part, share.name): share.content
-        for share in create_shares(state, replace(PLAIN_ADDRESSES, exporters=True))
+        for share in create_secret_files(state, replace(PLAIN_ADDRESSES, exporters=True))
     }
     [line] = [
         line
@@ -76,7 +76,7 @@ def test_an_exporter_has_an_own_user_in_each_store() -> None:
     [user] = [user for user in users if user.name == "exporter"]
     assert (user.password, user.role) == (shares["mongo", "exporter"], "clusterMonitor")
     assert not [
-        share for share in create_shares(State(), PLAIN_ADDRESSES) if share.name == "exporter"
+        share for share in create_secret_files(State(), PLAIN_ADDRESSES) if share.name == "exporter"
     ]
 
 

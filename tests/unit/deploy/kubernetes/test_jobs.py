@@ -16,7 +16,7 @@ from deploy.kubernetes.jobs import (
 from deploy.platform.errors import LauncherError
 from deploy.platform.services import SERVICES
 from deploy.platform.shares import PartAddresses
-from deploy.platform.state import FILE_NAME, Addresses, User
+from deploy.platform.state import FILE_NAME, Addresses, FirstUser
 
 MEMBERS = "m-0.m:27017,m-1.m:27017,m-2.m:27017"
 PLACES = PartAddresses(
@@ -52,7 +52,7 @@ def cluster() -> Cluster:
 def test_an_upgrade_keeps_existing_secrets(cluster: Cluster) -> None:
     """The progress of the bootstrap job is kept as well."""
     bootstrap = read_state(cluster, BOOTSTRAP_PART)
-    bootstrap.user = User("a@b.de", "Passw0rd")
+    bootstrap.user = FirstUser("a@b.de", "Passw0rd")
     write_state(cluster, BOOTSTRAP_PART, bootstrap)
     before = {part: dict(content) for part, content in cluster.content.items()}
 

@@ -8,7 +8,7 @@ import pytest
 
 from deploy.local import products
 from deploy.local.cli import COMMANDS, Command, create_parser, main
-from deploy.local.options import given_ports
+from deploy.local.options import read_ports
 from deploy.platform.errors import CommandError
 
 TSL = {"version": "v1.0", "properties": [], "events": [], "services": []}
@@ -25,7 +25,7 @@ def test_up_has_the_documented_defaults(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.delenv("THINGWAY_ADMIN_EMAIL", raising=False)
     monkeypatch.chdir(tmp_path)
     given = create_parser().parse_args(["up"])
-    assert given_ports(given) == {
+    assert read_ports(given) == {
         "port": 8080,
         "mqtt_port": 1883,
         "nats_port": 4222,

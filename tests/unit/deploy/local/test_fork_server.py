@@ -250,11 +250,11 @@ def test_the_server_creates_clients_of_mongodb_before_it_forks() -> None:
     """Services share the memory of their first use; the clients start no thread."""
     program = (
         "import threading\n"
-        "from deploy.local.fork_server import _warm\n"
+        "from deploy.local.fork_server import _warm_libraries\n"
         "from libs.common.store.mongo import Mongo\n"
         "created, create = [], Mongo.__init__\n"
         "Mongo.__init__ = lambda self, *given: created.append(given) or create(self, *given)\n"
-        "_warm()\n"
+        "_warm_libraries()\n"
         "print(len(created), threading.active_count())\n"
     )
     found = subprocess.check_output([sys.executable, "-c", program], text=True)

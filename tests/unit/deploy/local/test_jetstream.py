@@ -37,23 +37,23 @@ async def count_restarts(checks: list[tuple[bool, int]], monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("checks", "expected"),
     [
-        ([(False, jetstream.REQUIRED_BYTES)], 0),
-        ([(True, jetstream.REQUIRED_BYTES - 1)], 0),
-        ([(True, jetstream.REQUIRED_BYTES)], 1),
+        ([(False, jetstream.RESTART_FREE_BYTES)], 0),
+        ([(True, jetstream.RESTART_FREE_BYTES - 1)], 0),
+        ([(True, jetstream.RESTART_FREE_BYTES)], 1),
         (
             [
                 (True, 0),
                 (True, 0),
-                (True, jetstream.REQUIRED_BYTES),
-                (False, jetstream.REQUIRED_BYTES),
+                (True, jetstream.RESTART_FREE_BYTES),
+                (False, jetstream.RESTART_FREE_BYTES),
             ],
             1,
         ),
         (
             [
-                (True, jetstream.REQUIRED_BYTES),
-                (False, jetstream.REQUIRED_BYTES),
-                (True, jetstream.REQUIRED_BYTES),
+                (True, jetstream.RESTART_FREE_BYTES),
+                (False, jetstream.RESTART_FREE_BYTES),
+                (True, jetstream.RESTART_FREE_BYTES),
             ],
             2,
         ),
@@ -92,6 +92,6 @@ async def test_a_server_is_stuck_after_a_write_error(errors, expected, monkeypat
     async def log_in(*_: object) -> Client:
         return Client()
 
-    monkeypatch.setattr(jetstream.admin, "log_in", log_in)
+    monkeypatch.setattr(jetstream.admin, "log_in_once", log_in)
 
     assert await jetstream.is_stuck(Addresses("", "", "nats://x"), "x", "thingway") is expected

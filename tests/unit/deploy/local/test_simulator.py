@@ -6,12 +6,12 @@ import time
 import pytest
 
 from deploy.local.simulator import DemoDevice
-from deploy.platform.bootstrap import demo_product
+from deploy.platform.bootstrap import read_demo_product
 
 
 @pytest.fixture
 def device() -> DemoDevice:
-    return DemoDevice("DEMO1", demo_product()["tsl"], random.Random(1))
+    return DemoDevice("DEMO1", read_demo_product()["tsl"], random.Random(1))
 
 
 def set_properties(command_id: str, **properties) -> dict:

@@ -15,8 +15,8 @@ import pytest
 from deploy.local.fork_server import ForkServer
 from deploy.local.process import ProcessSpec, base_environment
 from deploy.local.supervisor import (
-    FIRST_PAUSE,
-    LONGEST_PAUSE,
+    FIRST_PAUSE_SECONDS,
+    MAX_PAUSE_SECONDS,
     STEADY_SECONDS,
     RestartBackoff,
     Supervisor,
@@ -215,17 +215,17 @@ def test_children_end_with_a_killed_launcher(tmp_path: Path) -> None:
 def test_pauses_double_up_to_a_limit() -> None:
     """Each early exit doubles the pause."""
     backoff = RestartBackoff()
-    pauses = [backoff.after(0.0) for _ in range(8)]
-    assert pauses[:4] == [FIRST_PAUSE, 0.4, 0.8, 1.6]
-    assert pauses[-1] == LONGEST_PAUSE
+    pauses = [backoff.next_pause(0.0) for _ in range(8)]
+    assert pauses[:4] == [FIRST_PAUSE_SECONDS, 0.4, 0.8, 1.6]
+    assert pauses[-1] == MAX_PAUSE_SECONDS
 
 
 def test_a_long_uptime_resets_the_pause() -> None:
     """After an uptime of thirty seconds the next pause is the shortest."""
     backoff = RestartBackoff()
     for _ in range(5):
-        backoff.after(0.0)
-    assert backoff.after(STEADY_SECONDS) == FIRST_PAUSE
+        backoff.next_pause(0.0)
+    assert backoff.next_pause(STEADY_SECONDS) == FIRST_PAUSE_SECONDS
 
 
 def test_children_get_a_filtered_environment() -> None:

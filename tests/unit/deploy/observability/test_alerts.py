@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from deploy.observability.dashboards import DASHBOARDS, FOLDER, render_dashboard
+from deploy.observability.dashboards import DASHBOARDS, DASHBOARDS_FOLDER, render_dashboard
 from deploy.platform.services import SERVICES
 
 ROOT = Path(__file__).parents[4]
@@ -355,6 +355,6 @@ def test_an_alert_has_a_severity_and_a_summary() -> None:
 
 def test_dashboard_files_are_up_to_date() -> None:
     """They equal the output of `python -m deploy.observability.dashboards`."""
-    written = {file.stem: file.read_text() for file in FOLDER.glob("*.json")}
+    written = {file.stem: file.read_text() for file in DASHBOARDS_FOLDER.glob("*.json")}
     assert written == {page.name: render_dashboard(page) for page in DASHBOARDS}
     assert all(json.loads(text)["uid"].startswith("thingway-") for text in written.values())

@@ -23,6 +23,6 @@ async def test_a_missing_platform_is_reported_immediately(
 
     monkeypatch.setattr(TcpTransport, "connect", refuse)
     with pytest.raises(CommandError, match=r"is `thingway up` running\?$"):
-        async with admin.connect(Addresses("", "", "nats://127.0.0.1:4222"), "x"):
+        async with admin.connect_rpc(Addresses("", "", "nats://127.0.0.1:4222"), "x"):
             pass
     assert attempts == ATTEMPTS

@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
 
 from deploy.platform import certificates
-from deploy.platform.certificates import Authority, is_valid_for, new_authority
+from deploy.platform.certificates import CertificateAuthority, create_authority_pem, is_fresh_for
 from deploy.platform.errors import CommandError
 
-AUTHORITY = Authority(new_authority("servers"))
+AUTHORITY = CertificateAuthority(create_authority_pem("servers"))
 NAMES = ["localhost", "127.0.0.1", "::1"]
 
 
@@ -20,12 +20,14 @@ def test_a_server_certificate_is_kept_while_it_is_valid(monkeypatch):
     """New names, another authority and a near expiry require a new certificate."""
     certificate, _ = AUTHORITY.issue_server_certificate(NAMES)
 
-    assert is_valid_for(certificate, NAMES, AUTHORITY)
-    assert is_valid_for(certificate, NAMES[:1], AUTHORITY)
-    assert not is_valid_for(certificate, [*NAMES, "things.example.com"], AUTHORITY)
-    assert not is_valid_for(certificate, NAMES, Authority(new_authority("servers")))
-    monkeypatch.setattr(certificates, "RENEW_DAYS", certificates.SERVER_DAYS)
-    assert not is_valid_for(certificate, NAMES, AUTHORITY)
+    assert is_fresh_for(certificate, NAMES, AUTHORITY)
+    assert is_fresh_for(certificate, NAMES[:1], AUTHORITY)
+    assert not is_fresh_for(certificate, [*NAMES, "things.example.com"], AUTHORITY)
+    assert not is_fresh_for(
+        certificate, NAMES, CertificateAuthority(create_authority_pem("servers"))
+    )
+    monkeypatch.setattr(certificates, "MIN_DAYS_LEFT", certificates.SERVER_DAYS)
+    assert not is_fresh_for(certificate, NAMES, AUTHORITY)
 
 
 def test_the_subject_of_a_device_certificate_is_the_sn():

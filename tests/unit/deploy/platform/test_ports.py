@@ -18,16 +18,16 @@ def can_claim_elsewhere(port: int) -> bool:
 
 def test_a_chosen_port_cannot_be_claimed_by_another_platform() -> None:
     """No server listens there yet; the claim of a process ends with the process."""
-    port = ports.choose_free()
+    port = ports.claim_random()
     assert not can_claim_elsewhere(port)
-    ports._claimed.pop(port).close()
+    ports._claim_markers.pop(port).close()
     assert can_claim_elsewhere(port)
     assert can_claim_elsewhere(port)
 
 
 def test_a_port_of_another_server_cannot_be_claimed() -> None:
     """Not even by its previous claimant; when the server has stopped, it can."""
-    port = ports.choose_free()
+    port = ports.claim_random()
     with socket.create_server((ports.LOOPBACK, port)):
         assert not ports.claim(port)
         assert not can_claim_elsewhere(port)
@@ -36,5 +36,5 @@ def test_a_port_of_another_server_cannot_be_claimed() -> None:
 
 def test_a_process_can_claim_its_port_again() -> None:
     """A restarted platform claims its previous ports."""
-    port = ports.choose_free()
+    port = ports.claim_random()
     assert ports.claim(port)

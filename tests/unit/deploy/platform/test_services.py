@@ -24,13 +24,13 @@ ENDPOINTS = Endpoints(
 @pytest.fixture
 def state() -> State:
     made = State()
-    made.claim_ports(["mongod", "redis", *services.internal_port_names()], reserved=())
+    made.claim_ports(["mongod", "redis", *services.internal_service_names()], reserved=())
     return made
 
 
 @pytest.fixture
 def environments(state: State) -> dict[str, dict[str, str]]:
-    return {each.name: services.environment(each, state, ENDPOINTS) for each in SERVICES}
+    return {each.name: services.build_environment(each, state, ENDPOINTS) for each in SERVICES}
 
 
 @pytest.mark.parametrize(

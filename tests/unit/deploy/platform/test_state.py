@@ -10,14 +10,16 @@ from deploy.local import lock
 from deploy.platform import console, ports, ready
 from deploy.platform import state as states
 from deploy.platform.errors import CommandError, Exit, LauncherError
-from deploy.platform.state import Addresses, Application, Device, State, User
+from deploy.platform.state import Addresses, FirstApplication, FirstDevice, FirstUser, State
 
 ADDRESSES = Addresses("http://127.0.0.1:8080", "mqtt://127.0.0.1:1883", "nats://127.0.0.1:4222")
 
 
 def test_a_saved_state_is_read_again(tmp_path: Path) -> None:
     """Everything saved is loaded, from a file of mode 0600."""
-    state = State(ports={"redis": 20001}, device=Device("DEMO1", 7, "key"), addresses=ADDRESSES)
+    state = State(
+        ports={"redis": 20001}, device=FirstDevice("DEMO1", 7, "key"), addresses=ADDRESSES
+    )
     states.save(tmp_path, state)
     assert states.load(tmp_path) == state
     assert (tmp_path / states.FILE_NAME).stat().st_mode & 0o777 == 0o600
@@ -41,7 +43,9 @@ def test_a_damaged_state_is_rejected(tmp_path: Path) -> None:
 def test_a_secret_is_created_once() -> None:
     """The second call returns the same secret."""
     state = State()
-    assert state.secret("a", lambda: "one") == state.secret("a", lambda: "two")
+    assert state.get_or_create_secret("a", lambda: "one") == state.get_or_create_secret(
+        "a", lambda: "two"
+    )
 
 
 def test_internal_ports_are_kept_while_free() -> None:
@@ -75,7 +79,7 @@ def test_a_public_port_in_use_is_rejected() -> None:
 
 def test_two_options_with_the_same_port_are_rejected() -> None:
     """The message contains both options."""
-    free = ports.choose_free()
+    free = ports.claim_random()
     with pytest.raises(LauncherError, match="--port and --nats-port"):
         ports.require_free(ports.LOOPBACK, {"--port": free, "--nats-port": free})
 
@@ -83,7 +87,7 @@ def test_two_options_with_the_same_port_are_rejected() -> None:
 def test_commands_require_a_platform(tmp_path: Path) -> None:
     """The exit code is 1, with one line of explanation."""
     with pytest.raises(CommandError, match="thingway up") as raised:
-        states.load_addressed(tmp_path)
+        states.load_with_addresses(tmp_path)
     assert raised.value.exit_code == Exit.FAILED
 
 
@@ -111,16 +115,16 @@ def test_the_ready_file_contains_credentials_and_pids(tmp_path: Path) -> None:
         State(
             addresses=ADDRESSES,
             secrets={console.CLIENT_ID: "console", console.CLIENT_SECRET: "its secret"},
-            application=Application(1, "id", "secret"),
-            user=User("admin@example.com", "Passw0rd"),
-            device=Device("DEMO1", 7, "key"),
+            application=FirstApplication(1, "id", "secret"),
+            user=FirstUser("admin@example.com", "Passw0rd"),
+            device=FirstDevice("DEMO1", 7, "key"),
         ),
     )
     ready.write(tmp_path, {"mongod": 42})
     found = ready.read(tmp_path)
     assert found is not None
     assert found.nats_url == "nats://id:secret@127.0.0.1:4222"
-    assert found.user == states.User("admin@example.com", "Passw0rd")
+    assert found.user == states.FirstUser("admin@example.com", "Passw0rd")
     assert found.console_client == ready.ReadyClient("console", "its secret")
     assert found.pids == {"mongod": 42}
     assert (tmp_path / ready.FILE_NAME).stat().st_mode & 0o777 == 0o600

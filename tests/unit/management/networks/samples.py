@@ -107,7 +107,7 @@ def chirpstack_up() -> bytes:
 def chirpstack(**fields: object) -> bytes:
     """Another event of the same device, in JSON."""
     at = datetime(2022, 7, 18, 9, 34, 15, 775_000, tzinfo=UTC)
-    return ChirpStack(APPLICATION).event(EUI, "up", at, **fields).payload
+    return ChirpStack(APPLICATION).build_event(EUI, "up", at, **fields).payload
 
 
 def heard_now(eui: str, counter: int, data: bytes, gateway: str = "0016c001f153a14c") -> bytes:
@@ -120,7 +120,7 @@ def heard_now(eui: str, counter: int, data: bytes, gateway: str = "0016c001f153a
         "rxInfo": [{"gatewayId": gateway, "rssi": -36, "snr": 10.5}],
         "txInfo": {"frequency": 867100000, "modulation": {"lora": SF11}},
     }
-    return ChirpStack(APPLICATION).event(eui, "up", datetime.now(UTC), **fields).payload
+    return ChirpStack(APPLICATION).build_event(eui, "up", datetime.now(UTC), **fields).payload
 
 
 def device_of(eui: str) -> dict[str, str]:
