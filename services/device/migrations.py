@@ -230,7 +230,7 @@ async def _store_ngrams(database: Database) -> None:
         after = documents[-1]["_id"]
 
 
-async def _release_serials(database: Database) -> None:
+async def _mark_released_serials(database: Database) -> None:
     """Mark the SNs of devices that were removed from their applications before."""
     nobodys = {"application": None, "userId": None, "integration": DIRECT_INTEGRATION}
     cursor = database["devices"].find(
@@ -244,10 +244,10 @@ async def _release_serials(database: Database) -> None:
 async def _complete_version_0_1(database: Database) -> None:
     """Complete devices that processes of version 0.1 added or removed meanwhile."""
     await _store_ngrams(database)
-    await _release_serials(database)
+    await _mark_released_serials(database)
 
 
-async def _keep_decimal_places(database: Database) -> None:
+async def _store_fraction_digits(database: Database) -> None:
     """Add `fractionDigits` to the TSLs of custom entities whose entities had it."""
     query = {
         "integration": SYSTEM_INTEGRATION,
@@ -276,7 +276,7 @@ async def _restore_member_ids(database: Database) -> None:
     async for stored in database["tsls"].find({}):
         document = msgspec.json.decode(stored["document"], type=TslDocument)
         plain = keys_from_ids(document)
-        content = msgspec.json.encode(_store_refs(plain))
+        content = msgspec.json.encode(_copy_refs_to_specs(plain))
         if content == stored["document"]:
             continue
         change: Document = {"document": content, "hash": hashlib.sha256(content).hexdigest()}
@@ -292,7 +292,7 @@ async def _restore_member_ids(database: Database) -> None:
             await database["things"].update_one(same, {"$set": stored_tsl_fields(plain)})
 
 
-def _store_refs(document: TslDocument) -> TslDocument:
+def _copy_refs_to_specs(document: TslDocument) -> TslDocument:
     for entry in iterate_entries(document):
         if isinstance(entry, ParamSpec) and entry.ref:
             entry.data_spec.ref = entry.ref
@@ -324,8 +324,8 @@ MIGRATIONS = [
     Migration(4000, "collections and indexes", _create_collections),
     Migration(5, "connections of ONLINE devices", _add_connections),
     Migration(202, "grams of names and SNs", _store_ngrams),
-    Migration(203, "SNs of devices that are nobody's", _release_serials),
-    Migration(412, "decimal places of custom entities", _keep_decimal_places),
+    Migration(203, "SNs of devices that are nobody's", _mark_released_serials),
+    Migration(412, "decimal places of custom entities", _store_fraction_digits),
     Migration(600, "turns and profiles that are gone", _delete_orphans),
     Migration(3104, "property keys that were ignored", _restore_member_ids),
     contracting_migration(204, "grams and SNs from version 0.1", _complete_version_0_1),

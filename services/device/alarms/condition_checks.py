@@ -16,7 +16,7 @@ _COMPARE: Mapping[Comparison, Callable[[Any, Any], bool]] = {
     "NE": operator.ne,
 }
 _MISSING_VALUE = object()
-LONGEST_VALUE = 512
+MAX_SHOWN_CHARACTERS = 512
 """Maximum characters of text that an alarm shows."""
 
 
@@ -71,4 +71,4 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 def truncate_text(value: Any) -> Any:
     """Return a value; cut a text to one character more than a threshold can have."""
-    return value[: LONGEST_VALUE + 1] if isinstance(value, str) else value
+    return value[: MAX_SHOWN_CHARACTERS + 1] if isinstance(value, str) else value

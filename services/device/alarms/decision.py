@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from libs.common.decoding import copy_fields
-from services.device.alarms.condition_checks import LONGEST_VALUE, ConditionCheck, Verdict
+from services.device.alarms.condition_checks import MAX_SHOWN_CHARACTERS, ConditionCheck, Verdict
 from services.device.alarms.model import (
     Checkpoint,
     Rule,
@@ -184,7 +184,7 @@ def decide(
             points.append(msgspec.structs.replace(fold.point, until=checkpoint_times.pop(0)))
         fold.apply_reading(row, check(row.value))
     points += [msgspec.structs.replace(fold.point, until=at) for at in checkpoint_times]
-    due = fold.raise_if_due(now)
+    due = fold.raise_or_get_due(now)
     point, changes = fold.point, fold.alarm_transitions()
     at, sequence = max((state.at, state.sequence), (point.at, point.sequence))
     if window.start.full or state.settles is None:
@@ -275,7 +275,7 @@ class _Fold:
                 self.transitions.append(_StatusChange(row.ts, row.sequence, raised=False))
             point.status, point.at, point.sequence = "NORMAL", row.ts, row.sequence
 
-    def raise_if_due(self, now: int) -> int | None:
+    def raise_or_get_due(self, now: int) -> int | None:
         """Raise the alarm if its duration is over at `now` (ms), or return when it will be over.
 
         The duration begins when its first reading arrives, because later readings that end it
@@ -397,4 +397,4 @@ def _changes_status(before: State, after: State) -> bool:
 
 
 def _truncate_text(value: Any) -> Any:
-    return value[:LONGEST_VALUE] if isinstance(value, str) else value
+    return value[:MAX_SHOWN_CHARACTERS] if isinstance(value, str) else value

@@ -113,7 +113,7 @@ class Evaluator:
             elif request := _decode_request(subject, body):
                 requests.append(request)
         for first in range(0, len(changed), DEVICES_PER_WRITE):
-            await self._update_devices(
+            await self._adapt_to_device_changes(
                 tenant, set(list(changed)[first : first + DEVICES_PER_WRITE])
             )
         ids = {rule for request in requests for rule in request.values}
@@ -224,7 +224,7 @@ class Evaluator:
         near = requested or {item.state.sequence for item in device.evaluations}
         return await self.uplink.find_first_unstored(device.sn, after, near, requested)
 
-    async def _update_devices(self, tenant: str, devices: set[int]) -> None:
+    async def _adapt_to_device_changes(self, tenant: str, devices: set[int]) -> None:
         """Adapt stored rules and states to devices that are new, changed or deleted.
 
         Rules and alarms of a deleted device are deleted. Alarms of rules that no longer concern a
@@ -234,7 +234,7 @@ class Evaluator:
             id_.id: id_.model for id_ in await self.devices.queries.list_by_ids(tenant, devices)
         }
         for deleted_device in devices - models_by_device.keys():
-            await self.rules.delete_for_device(tenant, deleted_device)
+            await self.rules.mark_deleted_for_device(tenant, deleted_device)
             await self.alarms.delete_for_device(deleted_device)
         rules = await self.rules.list_for_devices(tenant, models_by_device)
         for model in set(models_by_device.values()):

@@ -140,7 +140,7 @@ class RuleStore:
         else:
             await self._rules.update_one({**query, "ending": False}, {"$unset": {"todo": ""}})
 
-    async def delete_for_device(self, tenant: str, device_id: int) -> None:
+    async def mark_deleted_for_device(self, tenant: str, device_id: int) -> None:
         """Delete the rules of a deleted device."""
         self._wakeups.notify(ALARMS_TOPIC)
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}

@@ -72,13 +72,13 @@ class AlarmService:
         order = request.order(STORED_SORT_FIELDS, NEWEST_FIRST)
         query = await self._build_query(principal, request)
 
-        async def complete(alarms: Sequence[Alarm]) -> list[AlarmResponse]:
+        async def to_responses(alarms: Sequence[Alarm]) -> list[AlarmResponse]:
             places = await self._read_locations(principal.tenant, alarms)
             return [_alarm_response(alarm, places.get(alarm.device)) for alarm in alarms]
 
         rows = self.store.queries.iterate_alarms(query, order, request.skip, request.size)
         return request.streamed_page(
-            map_batches(rows, complete), await self.store.queries.count_matching(query)
+            map_batches(rows, to_responses), await self.store.queries.count_matching(query)
         )
 
     async def count(self, principal: Principal, request: SearchAlarms) -> AlarmCounts:
@@ -139,9 +139,9 @@ class AlarmService:
             raise InvalidInput(
                 f"must be the name of a time zone. Got {timezone}", field="timezone"
             ) from error
-        return join_pieces(self._lines(await self._build_query(principal, request), zone))
+        return join_pieces(self._csv_lines(await self._build_query(principal, request), zone))
 
-    async def _lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
+    async def _csv_lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
         yield csv_lines([CSV_HEADER])
         found = self.store.queries.iterate_alarms(query, NEWEST_FIRST, 0, MAX_EXPORTED_ALARMS)
         async with aclosing(found) as alarms:
@@ -210,19 +210,19 @@ def _alarm_response(alarm: Alarm, place: Location | None) -> AlarmResponse:
 
 
 def _csv_row(alarm: Alarm, zone: tzinfo) -> list[str]:
-    def time(ms: int | None) -> str:
+    def format_time(ms: int | None) -> str:
         return "" if ms is None else f"{from_ms(ms).astimezone(zone):%Y/%m/%d %H:%M:%S}"
 
     value = alarm.value
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return [
-        time(alarm.raised_at),
+        format_time(alarm.raised_at),
         alarm.severity,
         safe_cell(alarm.content),
         safe_cell(alarm.device_name),
         "" if value is None else safe_cell(text) if isinstance(value, str) else text,
-        time(alarm.cleared_at),
-        time(alarm.claimed_at),
+        format_time(alarm.cleared_at),
+        format_time(alarm.claimed_at),
         safe_cell(alarm.claimed_name or ""),
         safe_cell(alarm.note or ""),
     ]

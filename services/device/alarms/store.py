@@ -38,7 +38,7 @@ from services.device.things.model import PresentDevice, event_profile
 
 BY_RULE, BY_FLOW = "RULE", "FLOW"
 """Who cleared an alarm, if not a user."""
-HAS_VALUE: Document = {
+HAS_VALUE_CONDITION: Document = {
     "$or": [{field: {"$exists": True}} for field in ("value", "checkpoint.value", "points.value")]
 }
 TRANSACTION_DOCUMENTS = 200
@@ -94,7 +94,7 @@ class AlarmStore:
             async def write(
                 session: Session, updates: Sequence[StateUpdate] = updates
             ) -> tuple[list[StateUpdate], list[Document]]:
-                current = await self._filter_current(updates, session)
+                current = await self._filter_unchanged(updates, session)
                 device_ids = {update.before.device for update in current}
                 devices = await self._find_devices(device_ids, session)
                 return current, await self._write_updates(current, devices, session)
@@ -104,7 +104,7 @@ class AlarmStore:
                 self.wakeups.notify(ALARMS_TOPIC)
                 await self._outbox.publish_stored(entries)
             else:
-                current = await self._filter_current(updates)
+                current = await self._filter_unchanged(updates)
             settled.update(update.before.id for update in current)
         return settled
 
@@ -127,7 +127,7 @@ class AlarmStore:
 
     async def list_rules_with_values(self, device_id: int) -> list[int]:
         """Return ids of rules whose alarms or states of a device hold a value."""
-        query = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
+        query = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE_CONDITION}
         rows = [
             row
             for collection in (self._alarms, self._states)
@@ -140,7 +140,7 @@ class AlarmStore:
 
         Return whether there were any.
         """
-        other = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE}
+        other = {"device": device_id, "rule": {"$exists": True}, **HAS_VALUE_CONDITION}
         removal = {"$unset": {"value": "", "checkpoint.value": "", "points": ""}}
         keys = {"$nin": list(except_states)}
         alarms = await self._alarms.update_many({**other, "state": keys}, removal)
@@ -280,7 +280,7 @@ class AlarmStore:
         others = change | {"$set": {"cleared": now, "changed": now}}
         await self._states.update_many(state_filter | open_now, others, session=session)
 
-    async def _filter_current(
+    async def _filter_unchanged(
         self, decisions: Sequence[StateUpdate], session: Session | None = None
     ) -> list[StateUpdate]:
         """Return the updates whose states have not changed since they were read."""

@@ -93,7 +93,7 @@ class AdvancedFilter:
                 case "ENTITY_KEY":
                     parsed._add_key(column_filter.operator, text)
                 case "ENTITY_TYPE" | "ENTITY_VALUE_TYPE" | "ENTITY_NAME" | "ENTITY_PARENT_NAME":
-                    parsed.members.append(_member_test(column, column_filter, text))
+                    parsed.members.append(_build_member_test(column, column_filter, text))
                 case "DEVICE_NAME":
                     parsed._add_device_name(column_filter.operator, text)
                 case "INTEGRATION_NAME":
@@ -162,7 +162,7 @@ class AdvancedFilter:
     async def _add_tags(self, column_filter: ColumnFilter, names: NameSources) -> None:
         opposites = {"NOT_CONTAINS": "ANY_EQUALS", "IS_EMPTY": "IS_NOT_EMPTY"}
         operator = opposites.get(column_filter.operator, column_filter.operator)
-        tagged = await names.tags.find_tagged(names.tenant, operator, column_filter.values)
+        tagged = await names.tags.find_tagged_entities(names.tenant, operator, column_filter.values)
         if operator == column_filter.operator:
             self.ids = tagged
         else:
@@ -199,7 +199,7 @@ def _check_filter(column: str, column_filter: ColumnFilter) -> None:
         raise InvalidInput(f"must be one of {', '.join(choices)}", field=f"{place}.values")
 
 
-def _member_test(column: str, column_filter: ColumnFilter, text: str) -> MemberTest:
+def _build_member_test(column: str, column_filter: ColumnFilter, text: str) -> MemberTest:
     operator, values = column_filter.operator, frozenset(column_filter.values)
     match column:
         case "ENTITY_TYPE":

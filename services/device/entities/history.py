@@ -77,7 +77,7 @@ class EntityHistory:
             raise InvalidInput(f"must be at most {MAX_HISTORY_ENTITIES}", field="entity_ids")
         entities = await self.entities.find_visible(principal, distinct_ids(entity_ids))
         limit = body.size if body.is_paged else MAX_UNPAGED_ITEMS
-        sources = [await self.value_source(entity) for entity in entities]
+        sources = [await self.build_value_source(entity) for entity in entities]
         records, total = await self.store.read_page(sources, span, body.skip, limit)
         return body.streamed(_to_history_items(entities, records), total)
 
@@ -88,7 +88,7 @@ class EntityHistory:
         if not visible:
             return Aggregate()
         entity = visible[0]
-        kind, source = entity.member.value_type, await self.value_source(entity)
+        kind, source = entity.member.value_type, await self.build_value_source(entity)
         match body.aggregate_type:
             case "LAST":
                 newest = await self.store.find_newest(source, span)
@@ -110,7 +110,7 @@ class EntityHistory:
                 value = rows[0]["v"] if rows else None
                 return Aggregate() if value is None else _to_aggregate(entity, value)
 
-    async def value_source(self, entity: Entity) -> ValueSource:
+    async def build_value_source(self, entity: Entity) -> ValueSource:
         """Return the source of an entity's values within its retention."""
         return ValueSource(
             entity, await self.retention.oldest_kept_time(entity.thing.tenant, entity.thing.model)
@@ -230,9 +230,9 @@ class EntityExport:
         span, times = self.history.build_time_span(start, end), _parse_zone(zone)
         entities = await self.entities.find_visible_or_raise(principal, entity_ids)
         integrations = await self.integrations.list_summaries()
-        return join_pieces(self._lines(entities, span, integrations, times))
+        return join_pieces(self._csv_lines(entities, span, integrations, times))
 
-    async def _lines(
+    async def _csv_lines(
         self,
         entities: Sequence[Entity],
         span: TimeSpan,
@@ -243,7 +243,7 @@ class EntityExport:
         for entity in entities:
             integration = integrations.get(entity.thing.integration)
             about = (integration.name if integration else "", entity.thing.name or "")
-            source = await self.history.value_source(entity)
+            source = await self.history.build_value_source(entity)
             async with aclosing(self.store.iterate_values(source, span)) as records:
                 async for _, ts, value in records:
                     time = from_ms(ts).astimezone(zone)

@@ -176,7 +176,7 @@ class ValueStore:
             self._iterate_scans(source, at, counted[at], 0, skip + limit, len(sources))
             for at, source in enumerate(sources)
         ]
-        return _merge_walks(walks, skip, limit, newest_first=span.newest_first), total
+        return _merge_by_time(walks, skip, limit, newest_first=span.newest_first), total
 
     async def iterate_values(
         self, source: ValueSource, span: TimeSpan
@@ -254,7 +254,7 @@ class ValueStore:
                     yield number, row_time(row), row["v"]
 
 
-async def _merge_walks(
+async def _merge_by_time(
     walks: Sequence[AsyncGenerator[SourceTimeValue, None]],
     skip: int,
     limit: int,

@@ -195,9 +195,9 @@ class EntityWriter:
         this returns.
         """
         entities = await self.entities.find_by_keys(principal, body.exchange)
-        await self.update_entities(principal, body.exchange, entities)
+        await self.update_given_entities(principal, body.exchange, entities)
 
-    async def update_entities(
+    async def update_given_entities(
         self,
         principal: Principal,
         exchange: Mapping[str, Any],

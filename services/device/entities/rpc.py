@@ -112,24 +112,24 @@ class EntityRpc:
             _to_flow_update(update, entities_by_tenant[update.tenant]) for update in request.updates
         ]
         good = [update for update in updates if update.error is None]
-        calls = (partial(self._write, update) for update in good if not update.is_custom)
+        calls = (partial(self._update_entities, update) for update in good if not update.is_custom)
         await asyncio.gather(
-            self._write_custom([update for update in good if update.is_custom]),
+            self._update_custom([update for update in good if update.is_custom]),
             gather_limited(CONCURRENT_WRITES, calls),
         )
         return UpdatedEntities(list(map(_to_outcome, updates)))
 
-    async def _write_custom(self, updates: Sequence[FlowUpdate]) -> None:
+    async def _update_custom(self, updates: Sequence[FlowUpdate]) -> None:
         try:
             await self.writer.update_custom(updates)
         except ThingwayError as error:
             for update in updates:
                 update.error = update.error or error
 
-    async def _write(self, update: FlowUpdate) -> None:
+    async def _update_entities(self, update: FlowUpdate) -> None:
         with carrying_hops(update.hops):
             try:
-                await self.writer.update_entities(
+                await self.writer.update_given_entities(
                     _platform_principal(update.tenant),
                     update.exchange,
                     update.entities,
@@ -150,7 +150,7 @@ class EntityRpc:
             raise missing
         with carrying_hops(request.hops):
             caller = _platform_principal(request.tenant)
-            called = await self.caller.call_entities(
+            called = await self.caller.call_given_entities(
                 caller, request.exchange, entities, dry_run=request.dry_run
             )
         if called.queued:

@@ -101,10 +101,10 @@ class EntitySearch:
         await self.integration_things.ensure_for_tenant(principal.tenant)
         integrations = await self.integrations.list_summaries()
         page = await self._read_page(await self._build_request(principal, body, integrations), body)
-        show = partial(self._to_rows, principal.tenant, integrations)
+        to_rows = partial(self._to_rows, principal.tenant, integrations)
         return Streamed(
             replace(page, content=[]) if body.is_paged else [],
-            map_batches(iterate_rows(page.content), show),
+            map_batches(iterate_rows(page.content), to_rows),
         )
 
     async def search_advanced(
@@ -135,12 +135,12 @@ class EntitySearch:
         page = await self._read_page(request, body)
         with_events = len(page.content) <= MAX_ROWS_WITH_EVENTS
 
-        async def show(entities: Sequence[Entity]) -> list[EntityResponse]:
+        async def to_rows_with_values(entities: Sequence[Entity]) -> list[EntityResponse]:
             rows = await self._to_rows(principal.tenant, integrations, entities)
             await self._add_latest_values(entities, rows, with_events=with_events)
             return rows
 
-        rows = map_batches(iterate_rows(page.content), show, ENTITIES_PER_VALUE_READ)
+        rows = map_batches(iterate_rows(page.content), to_rows_with_values, ENTITIES_PER_VALUE_READ)
         first = await self._find_first_key_rows(principal, body, integrations)
         return Streamed(replace(page, content=[]), chain_rows(first, rows))
 
@@ -194,7 +194,9 @@ class EntitySearch:
     async def _read_page(self, request: SearchRequest, body: PageRequest) -> Page[Entity]:
         listed = EntityLister(self.directory, request)
         excluded = (
-            await listed.list_excluded() if request.excluded_ids and request.ids is None else []
+            await listed.list_counted_excluded()
+            if request.excluded_ids and request.ids is None
+            else []
         )
         rows = await listed.list_entities()
         size = min(body.size, MAX_LISTED_ENTITIES) if body.is_paged else MAX_LISTED_ENTITIES

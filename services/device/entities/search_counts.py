@@ -183,7 +183,7 @@ class EntityLister:
         entities = await (self._find_non_devices() if ids is None else self.find_by_ids(ids))
         return [entity for entity in entities if entity.id not in self._request.excluded_ids]
 
-    async def list_excluded(self) -> list[Entity]:
+    async def list_counted_excluded(self) -> list[Entity]:
         """Return excluded entities that the counts of devices include."""
         entities = await self.find_by_ids(sorted(self._request.excluded_ids))
         return [

@@ -273,11 +273,13 @@ class EntityService:
         found = await self.directory.find_by_ids(principal.tenant, ids)
         visible = await self._filter_visible(principal, found)
 
-        async def read(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
+        async def read_statuses(entities: Sequence[Entity]) -> list[tuple[str, LatestValue]]:
             values = await self._find_latest_values(principal.tenant, entities)
             return [(str(entity.id), value) for entity, value in zip(entities, values, strict=True)]
 
-        return Streamed({}, map_batches(iterate_rows(visible), read, ENTITIES_PER_VALUE_READ))
+        return Streamed(
+            {}, map_batches(iterate_rows(visible), read_statuses, ENTITIES_PER_VALUE_READ)
+        )
 
     async def _filter_visible(
         self, principal: Principal, entities: Mapping[int, Entity]

@@ -70,9 +70,9 @@ class EntityCaller:
         continues), `UpstreamFailed` when a device rejects the call or a flow fails.
         """
         entities = await self.entities.find_by_keys(principal, body.exchange)
-        return await self.call_entities(principal, body.exchange, entities)
+        return await self.call_given_entities(principal, body.exchange, entities)
 
-    async def call_entities(
+    async def call_given_entities(
         self,
         principal: Principal,
         exchange: Mapping[str, Any],

@@ -95,7 +95,7 @@ class TagStore(ThingDataStore):
         rows, total = await find_page(self._tags, query, order, request.skip, request.size)
         return msgspec.convert(rows, list[Tag]), total
 
-    async def tags_by_id(self, tenant: str) -> dict[int, Tag]:
+    async def load_tags_by_id(self, tenant: str) -> dict[int, Tag]:
         """Return the tags of a tenant by id."""
         documents = await self._tags.find({"tenant": tenant}).to_list(None)
         return {tag.id: tag for tag in msgspec.convert(documents, list[Tag])}
@@ -150,7 +150,9 @@ class TagStore(ThingDataStore):
         query = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
         return {row["_id"]: row["tags"] async for row in self._tagged.find(query)}
 
-    async def find_tagged(self, tenant: str, operator: str, ids: Sequence[int]) -> list[int]:
+    async def find_tagged_entities(
+        self, tenant: str, operator: str, ids: Sequence[int]
+    ) -> list[int]:
         """Return ids of entities with the tags that `operator` requires.
 
         At most `MAX_FOUND_ENTITIES` are returned. Operators are any of the tags, all of them, no
@@ -175,7 +177,7 @@ class TagStore(ThingDataStore):
         """
 
         async def change_tags(session: Session) -> None:
-            await self._mark_mapped(tenant, added, session)
+            await self._increment_mapped(tenant, added, session)
             entity_filter = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
             rows = await self._tagged.find(entity_filter, session=session).to_list(None)
             current: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
@@ -198,7 +200,7 @@ class TagStore(ThingDataStore):
         id_range = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, LAST_MEMBER)}
         await self._tagged.delete_many({"_id": id_range}, session=session)
 
-    async def _mark_mapped(self, tenant: str, ids: Sequence[int], session: Session) -> None:
+    async def _increment_mapped(self, tenant: str, ids: Sequence[int], session: Session) -> None:
         if not ids:
             return
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}
@@ -278,7 +280,7 @@ class EntityTags:
 
     async def find_tags(self, tenant: str, entity_ids: Iterable[int]) -> dict[int, list[EntityTag]]:
         """Return the tags of entities, by entity, in the order of their addition."""
-        tags = await self.store.tags_by_id(tenant)
+        tags = await self.store.load_tags_by_id(tenant)
         if not tags:
             return {}
         responses = {tag.id: EntityTag.from_fields(tag) for tag in tags.values()}
@@ -288,13 +290,15 @@ class EntityTags:
             for entity, ids in current.items()
         }
 
-    async def find_tagged(self, tenant: str, operator: str, names: Collection[str]) -> list[int]:
-        """Return ids of entities with the named tags; see `TagStore.find_tagged`."""
-        tags = {tag.name: tag.id for tag in (await self.store.tags_by_id(tenant)).values()}
+    async def find_tagged_entities(
+        self, tenant: str, operator: str, names: Collection[str]
+    ) -> list[int]:
+        """Return ids of entities with the named tags; see `TagStore.find_tagged_entities`."""
+        tags = {tag.name: tag.id for tag in (await self.store.load_tags_by_id(tenant)).values()}
         ids = [tags[name] for name in dict.fromkeys(names) if name in tags]
         if operator == "CONTAINS" and len(ids) < len(set(names)):
             return []  # a requested tag does not exist
-        return await self.store.find_tagged(tenant, operator, ids)
+        return await self.store.find_tagged_entities(tenant, operator, ids)
 
 
 def _apply_operation(

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 
 SECONDS_PER_FRAME = 0.0001
 """Processor time of a frame; codecs of manufacturers need a seventh of it."""
-MAX_ACCOUNTS = 10_000
+MAX_TIME_ACCOUNTS = 10_000
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class TimeBudget:
     def __init__(self, maximum: float, rate: float) -> None:
         self._maximum = maximum
         self._rate = rate
-        self._accounts: LruCache[object, _TimeAccount] = LruCache(MAX_ACCOUNTS)
+        self._accounts: LruCache[object, _TimeAccount] = LruCache(MAX_TIME_ACCOUNTS)
 
     def seconds_left(self, key: object, frames: int, now: float) -> float:
         """Return the seconds that `frames` may use; 0 if the account is empty.

@@ -36,7 +36,7 @@ MAX_LOADED_CODECS = 8
 """Maximum number of loaded codecs."""
 MAX_ADDED_BYTES = 192 * 1024 * 1024
 """Bytes that the process may use in addition to its initial memory."""
-MAX_DEPTH = 500
+MAX_RESULT_LEVELS = 500
 """Maximum levels of a result; the service itself handles more."""
 KILL_SECONDS = 2.0
 """Processor time in seconds after which a call kills the process.
@@ -61,7 +61,7 @@ _encode_msgpack = msgspec.msgpack.Encoder().encode
 def main() -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
-    sys.setrecursionlimit(MAX_DEPTH)
+    sys.setrecursionlimit(MAX_RESULT_LEVELS)
     confine(MAX_ADDED_BYTES, timer=True)
     loaded: OrderedDict[str, ReloadableCodec] = OrderedDict()
     while (request := read_frame(0)) is not None:

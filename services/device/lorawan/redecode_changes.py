@@ -81,16 +81,16 @@ class HistoryChanges:
         else:
             self.frames.append(_frame_update(key, self.stamp, result, past))
 
-    def deletions(self) -> Iterator[tuple[int, DeleteMany]]:
+    def deletions_by_week(self) -> Iterator[tuple[int, DeleteMany]]:
         """Yield deletions of stale records, and of records about to be inserted."""
         for week, keys in group_by_week((*self.stale, *self.rows)):
             yield week, DeleteMany({"_id": key_range(keys)})
 
-    def replacements(self) -> Iterator[tuple[int, UpdateMany]]:
+    def replacements_by_week(self) -> Iterator[tuple[int, UpdateMany]]:
         """Yield replacements of changed records, by week."""
-        return build_replacements(self.updated)
+        return build_replacements_by_week(self.updated)
 
-    def insertions(self) -> Iterator[tuple[int, InsertOne[Document]]]:
+    def insertions_by_week(self) -> Iterator[tuple[int, InsertOne[Document]]]:
         """Yield insertions of missing records, by week."""
         for key, properties in self.rows.items():
             yield key_week(key), InsertOne({"_id": key, "p": properties})
@@ -102,7 +102,9 @@ class HistoryChanges:
             yield UpdateMany({"_id": key_range(self.same)}, {"$set": {"c": self.stamp}})
 
 
-def build_replacements(values: Mapping[bytes, Document]) -> Iterator[tuple[int, UpdateMany]]:
+def build_replacements_by_week(
+    values: Mapping[bytes, Document],
+) -> Iterator[tuple[int, UpdateMany]]:
     """Yield updates that replace the values of records, by week.
 
     Several records share one update, because MongoDB plans each update separately.

@@ -125,7 +125,7 @@ class RedecodeWorker:
     ) -> bool:
         """Re-decode frames of devices; return False when the turn is over."""
         interrupted = {*job.in_progress, *job.interrupted}
-        if not await self.store.start_devices(job, ids):
+        if not await self.store.record_started_devices(job, ids):
             return False
         things = await self._find_things(job, ids)
         batch = list(things.values())

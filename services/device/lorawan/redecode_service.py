@@ -145,7 +145,7 @@ class RedecodeStore:
         ended = await self._jobs.update_one({**query, "state": "RUNNING"}, change)
         return bool(ended.modified_count)
 
-    async def start_devices(self, job: RedecodeJob, devices: list[int]) -> bool:
+    async def record_started_devices(self, job: RedecodeJob, devices: list[int]) -> bool:
         """Record the devices of a turn; return False when the job was stopped."""
         remaining = [device_id for device_id in job.in_progress if device_id not in devices]
         noted = {"under": devices, "turn": now_ms()}

@@ -23,7 +23,7 @@ from services.device.lorawan.redecode_changes import (
     HistoryChanges,
     build_difference,
     build_redecoded_event,
-    build_replacements,
+    build_replacements_by_week,
     equals_exactly,
     expected_records,
     group_by_week,
@@ -112,7 +112,7 @@ class Redecoder:
         frames = [(thing, rows) for thing, rows in frames if rows]
         decoded = await self._decode_frames(cached, job.tenant, frames)
         parted = [
-            self._split_plain(job, progresses[thing.id], zip(rows, results, strict=True))
+            self._split_by_comparison(job, progresses[thing.id], zip(rows, results, strict=True))
             for (thing, rows), results in zip(frames, decoded, strict=True)
         ]
         history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
@@ -128,7 +128,7 @@ class Redecoder:
         return writes
 
     @staticmethod
-    def _split_plain(
+    def _split_by_comparison(
         job: RedecodeJob, progress: DeviceProgress, frames: Iterable[FrameAndResult]
     ) -> tuple[list[FrameAndResult], list[FrameAndResult]]:
         """Split frames into those to compare with history and those to write unread."""
@@ -223,9 +223,9 @@ class Redecoder:
                 )
         history: dict[int, list[DeleteMany | UpdateMany | InsertOne[Document]]] = defaultdict(list)
         for kind in (
-            HistoryChanges.deletions,
-            HistoryChanges.replacements,
-            HistoryChanges.insertions,
+            HistoryChanges.deletions_by_week,
+            HistoryChanges.replacements_by_week,
+            HistoryChanges.insertions_by_week,
         ):
             for week, change in (each for write in writes for each in kind(write)):
                 history[week].append(change)
@@ -235,27 +235,29 @@ class Redecoder:
         notes = [note for write in writes for note in write.frame_updates()]
         events = [entry for write in writes for entry in write.events]
 
-        async def write_changes(session: Session) -> tuple[int, list[Document]]:
+        async def write_in_session(session: Session) -> tuple[int, list[Document]]:
             for week, changes in history.items():
                 partition = self.mongo.database[collection_name(week)]
                 await partition.bulk_write(changes, session=session)
-            changed = await self._write_assumed(writes, session)
+            changed = await self._write_unread_records(writes, session)
             await self.frames.apply_updates(notes, session)
             return changed, await self.outbox.add(events, session)
 
-        changed, entries = await self.mongo.transaction(write_changes)
+        changed, entries = await self.mongo.transaction(write_in_session)
         await self.outbox.publish_stored(entries)
         if changed:
-            self._count_assumed(changed, writes, progresses)
+            self._count_unread_records(changed, writes, progresses)
 
-    async def _write_assumed(self, writes: Sequence[HistoryChanges], session: Session) -> int:
+    async def _write_unread_records(
+        self, writes: Sequence[HistoryChanges], session: Session
+    ) -> int:
         """Write records without reading them first; return how many changed.
 
         Missing records are looked up only when MongoDB matched fewer than expected.
         """
         weeks: dict[int, list[UpdateMany]] = defaultdict(list)
         for week, change in (
-            each for write in writes for each in build_replacements(write.assumed)
+            each for write in writes for each in build_replacements_by_week(write.assumed)
         ):
             weeks[week].append(change)
         matched = changed = 0
@@ -277,7 +279,7 @@ class Redecoder:
         return changed
 
     @staticmethod
-    def _count_assumed(
+    def _count_unread_records(
         changed: int, writes: Sequence[HistoryChanges], progresses: Mapping[int, DeviceProgress]
     ) -> None:
         """Count changed records that were written without reading them.

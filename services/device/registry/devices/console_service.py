@@ -87,7 +87,7 @@ class UserDevices:
         found, total = await self.find(principal, search)
         with_entities = min(search.size, total - search.skip) <= MAX_DEVICES_WITH_ENTITIES
 
-        async def show(devices: Sequence[Device]) -> list[DeviceResponse]:
+        async def to_responses(devices: Sequence[Device]) -> list[DeviceResponse]:
             groups = await self.find_group_names(principal, devices)
             rows = [
                 DeviceResponse(**_response_fields(device, integrations, groups))
@@ -99,7 +99,7 @@ class UserDevices:
                     _set_widget_entities(row, thing)
             return rows
 
-        return search.streamed_page(map_batches(found, show), total)
+        return search.streamed_page(map_batches(found, to_responses), total)
 
     async def find(self, principal: Principal, search: FindDevices) -> tuple[DeviceStream, int]:
         """Return the devices of a page, and the total."""
@@ -168,14 +168,14 @@ class UserDevices:
         """
         tenant, group = principal.tenant, body.group_id or None
 
-        def move(device: Device) -> DeviceChanges | None:
+        def change_group(device: Device) -> DeviceChanges | None:
             return None if device.group == group else DeviceChanges(group=group)
 
         return await self.store.change_each(
             tenant,
             distinct_ids(body.device_id_list),
             granted_condition(await self.grants.read(principal)),
-            move,
+            change_group,
             None if group is None else partial(self.groups.record_join, tenant, group),
         )
 

@@ -85,7 +85,7 @@ async def remove_device(
     Its open tasks end; its id and history stay. Its key ends, unless a super-admin assigned the
     device, which then belongs to the users again.
     """
-    await device_service.remove(principal, device_id)
+    await device_service.remove_from_application(principal, device_id)
 
 
 @get("/{device_id:str}/thing-specification")

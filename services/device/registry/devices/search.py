@@ -160,12 +160,12 @@ def build_granted_query(
     filters = list(_user_conditions(search))
     order = _build_order(search)
 
-    def whole(part: Condition) -> Condition:
+    def join_conditions(part: Condition) -> Condition:
         conditions = [*filters, part] if part else filters
         return {"tenant": tenant, **({"$and": conditions} if conditions else {})}
 
     query = PageQuery(
-        whole(granted_condition(grants)),
+        join_conditions(granted_condition(grants)),
         order,
         search.skip,
         search.size,
@@ -175,7 +175,7 @@ def build_granted_query(
         [*_index_filters(search), *(_granted_filters(grants) if filters else ())],
         INDEX_BY_SORT_FIELD.get(order[0][0]),
     )
-    return query, [whole(part) for part in disjoint_conditions(grants)]
+    return query, [join_conditions(part) for part in disjoint_conditions(grants)]
 
 
 def _user_conditions(search: FindDevices) -> Iterator[Condition]:

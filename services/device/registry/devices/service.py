@@ -267,7 +267,7 @@ class DeviceService:
         )
         return to_device_ref(_require_device(updated, body.device_id))
 
-    async def remove(self, principal: Principal, device_id: int) -> None:
+    async def remove_from_application(self, principal: Principal, device_id: int) -> None:
         """Remove a device from its application; its id and history stay.
 
         Its key ends, unless users added it: then the device belongs to the users again.

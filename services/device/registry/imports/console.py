@@ -59,7 +59,7 @@ async def parse_device_sheet(
     No device is added.
     """
     content = await data.file.read()
-    return await sheets.parse(principal, data.integration, content)
+    return await sheets.parse_requests(principal, data.integration, content)
 
 
 @post("/fill-error", guards=[ADDERS], media_type=MEDIA_TYPE, waits=True)

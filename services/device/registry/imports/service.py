@@ -46,7 +46,7 @@ from services.device.registry.imports.schemas import (
 from services.device.registry.imports.sheet_reader import ERROR_COLUMN, Sheet
 from services.device.registry.imports.sheet_writer import SheetFormat
 from services.device.registry.imports.sheets import MAX_IMPORTED, DeviceSheet, SheetService
-from services.device.registry.imports.store import Import, ImportStore, Row
+from services.device.registry.imports.store import Import, ImportRow, ImportStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import duplicated_eui_error, rps_record_exists
 from services.device.things.groups import GROUP_NAME_FIELD, MAX_GROUPS, too_many_groups_error
@@ -67,7 +67,7 @@ def same_device_conflict(row: int) -> Conflict:
     return Conflict(f"is the same device as row {row + 2}")
 
 
-def fail_row(row: Row, error: ThingwayError) -> None:
+def fail_row(row: ImportRow, error: ThingwayError) -> None:
     """Mark a row as failed with this error."""
     row.outcome, row.faults = "FAILED", cell_faults(error)
 
@@ -92,7 +92,7 @@ def cell_faults(error: ThingwayError) -> list[CellFault]:
 
 MAX_RUNNING_IMPORTS = 3
 """Maximum running imports of a tenant, which are processed one after the other."""
-RowRequests = list[tuple[Row, CreateDevice]]
+RowRequests = list[tuple[ImportRow, CreateDevice]]
 """Rows with the request bodies that were built from them."""
 ROWS_PER_ITERATION, CONCURRENT_KEYS = 100, 16
 """Rows that are checked before other tasks run, and keys that are requested concurrently."""
@@ -113,14 +113,17 @@ class ImportService:
     ) -> int:
         """Check every row and start to add the devices; return the id of the import.
 
-        With a fault in any row nothing is added, unless `only_good`. Raises as `SheetService.read`
-        and, if `MAX_RUNNING_IMPORTS` imports of the tenant are running, `TooManyRequests`.
+        With a fault in any row nothing is added, unless `only_good`. Raises as
+        `SheetService.read_device_sheet` and, if `MAX_RUNNING_IMPORTS` imports of the tenant are
+        running, `TooManyRequests`.
         """
         async with self.sheets.readers.slot(principal.tenant, size=len(data)):
             if len(await self.store.list_running(principal.tenant)) >= MAX_RUNNING_IMPORTS:
                 text = f"{MAX_RUNNING_IMPORTS} imports are under way"
                 raise TooManyRequests(text, retry_after=10)
-            device_sheet = await self.sheets.read(principal, integration, data, MAX_IMPORTED)
+            device_sheet = await self.sheets.read_device_sheet(
+                principal, integration, data, MAX_IMPORTED
+            )
             rows = [row async for row in _validate_rows(device_sheet)]
             await self._fail_conflicting_rows(principal.tenant, device_sheet, rows)
             rejected = not only_good and any(row.outcome for row in rows)
@@ -128,7 +131,7 @@ class ImportService:
             return await self.store.insert(principal, integration, keys, rows, rejected=rejected)
 
     async def _fail_conflicting_rows(
-        self, tenant: str, device_sheet: DeviceSheet, rows: Sequence[Row]
+        self, tenant: str, device_sheet: DeviceSheet, rows: Sequence[ImportRow]
     ) -> None:
         """Fail rows that conflict with other rows or with stored devices."""
         requests = [
@@ -136,11 +139,11 @@ class ImportService:
             for row in rows
             if not row.outcome
         ]
-        await self._check_identifiers(tenant, device_sheet.form, requests)
-        await self._check_models(tenant, device_sheet.form, _filter_valid(requests))
-        await self._check_groups(tenant, _filter_valid(requests))
+        await self._fail_invalid_identifiers(tenant, device_sheet.form, requests)
+        await self._fail_unknown_models(tenant, device_sheet.form, _filter_valid(requests))
+        await self._fail_excess_groups(tenant, _filter_valid(requests))
 
-    async def _check_identifiers(
+    async def _fail_invalid_identifiers(
         self, tenant: str, form: AddDeviceForm, requests: RowRequests
     ) -> None:
         """Fail rows with duplicate, invalid or used identifiers, or above the limit.
@@ -150,7 +153,7 @@ class ImportService:
         if form.identifier is None:
             return
         field = form.parameters.field_path(form.identifier)
-        rows_by_identifier: dict[str, Row] = {}
+        rows_by_identifier: dict[str, ImportRow] = {}
         for row, request in requests:
             identifier = request.param_entities.get(form.parameters.entity_key(form.identifier))
             if not isinstance(identifier, str):
@@ -177,7 +180,9 @@ class ImportService:
         for row in new[len(new) - too_many :]:
             fail_row(row, error)
 
-    async def _check_models(self, tenant: str, form: AddDeviceForm, requests: RowRequests) -> None:
+    async def _fail_unknown_models(
+        self, tenant: str, form: AddDeviceForm, requests: RowRequests
+    ) -> None:
         """Fail rows with a model that the tenant lacks.
 
         External integrations may add their own models.
@@ -197,7 +202,7 @@ class ImportService:
                     row, form.parameters.input_error(MODEL_INPUT, f"there is no product {model}")
                 )
 
-    async def _check_groups(self, tenant: str, requests: RowRequests) -> None:
+    async def _fail_excess_groups(self, tenant: str, requests: RowRequests) -> None:
         """Fail rows whose groups would exceed the tenant's limit."""
         names = [
             (row, name) for row, request in requests if (name := (request.group_name or "").strip())
@@ -218,7 +223,7 @@ class ImportService:
     async def get(self, principal: Principal, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
         await self._find(principal, import_id)
-        return await self.store.find_status(principal.tenant, import_id)
+        return await self.store.find_progress(principal.tenant, import_id)
 
     async def cancel(self, principal: Principal, import_id: int) -> None:
         """Stop an import; rows that are being processed are completed."""
@@ -243,7 +248,7 @@ class ImportService:
         titles = {column.key: column.title for column in heads}
         rows = [
             [*row.cells, "; ".join(_fault_text(fault, titles) for fault in row.faults)]
-            async for row in self.store.iterate_failed(import_id)
+            async for row in self.store.iterate_failed_rows(import_id)
         ]
         return await self.sheets.write_in_slot(job.tenant, file_format, heads, rows, ERROR_COLUMN)
 
@@ -257,15 +262,19 @@ class ImportService:
         job = await self._find(principal, import_id)
         if job.user_id != principal.user_id or job.integration != DIRECT_INTEGRATION:
             raise Forbidden("only the user who imported directly connected devices gets their keys")
-        found, total = await self.store.find_created(import_id, request.skip, request.size)
+        found, total = await self.store.find_created_identifiers(
+            import_id, request.skip, request.size
+        )
         devices = await self.devices.find_by_serials([serial_key(sn) for sn in found])
 
-        async def first(device: Device) -> InitialDeviceKey:
+        async def issue_first_key(device: Device) -> InitialDeviceKey:
             check_exists = partial(self._check_exists, device)
             key = await self.credentials.issue_first(device, check_exists)
             return InitialDeviceKey(device_id=str(device.id), sn=device.sn, key=key)
 
-        keys = (partial(first, device) for device in devices if device.tenant == job.tenant)
+        keys = (
+            partial(issue_first_key, device) for device in devices if device.tenant == job.tenant
+        )
         rows = await gather_limited(CONCURRENT_KEYS, keys)
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 
@@ -284,14 +293,14 @@ def _filter_valid(requests: RowRequests) -> RowRequests:
     return [(row, request) for row, request in requests if not row.outcome]
 
 
-async def _validate_rows(device_sheet: DeviceSheet) -> AsyncIterator[Row]:
+async def _validate_rows(device_sheet: DeviceSheet) -> AsyncIterator[ImportRow]:
     """Yield the rows of a sheet, those with faults as failed."""
     for number, (at, cells) in enumerate(device_sheet.sheet.rows):
         if number % ROWS_PER_ITERATION == 0:
             await asyncio.sleep(0)
         request, faults = device_sheet.columns.build_request(device_sheet.heads, cells)
         faults = faults or [*_find_faults(device_sheet.form, request)]
-        yield Row(number=at, cells=cells, faults=faults, outcome="FAILED" if faults else None)
+        yield ImportRow(number=at, cells=cells, faults=faults, outcome="FAILED" if faults else None)
 
 
 def _find_faults(form: AddDeviceForm, request: CreateDevice) -> list[CellFault]:

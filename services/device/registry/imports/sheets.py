@@ -90,7 +90,7 @@ class SheetService:
         _, columns = await self.load_columns(principal, integration)
         return await self.write_in_slot(principal.tenant, file_format, columns.all, [])
 
-    async def read(
+    async def read_device_sheet(
         self, principal: Principal, integration: str, data: bytes, maximum: int
     ) -> DeviceSheet:
         """Return the sheet in a file.
@@ -121,14 +121,16 @@ class SheetService:
             )
         return DeviceSheet(form, columns, heads, sheet)
 
-    async def parse(self, principal: Principal, integration: str, data: bytes) -> ParsedSheet:
+    async def parse_requests(
+        self, principal: Principal, integration: str, data: bytes
+    ) -> ParsedSheet:
         """Return the rows as bodies of `POST /device`.
 
         Raises `InvalidInput` for cells of a wrong type: its message describes the first, its detail
         all.
         """
         async with self.readers.slot(principal.tenant, size=len(data)):
-            device_sheet = await self.read(principal, integration, data, MAX_PARSED)
+            device_sheet = await self.read_device_sheet(principal, integration, data, MAX_PARSED)
         requests, wrong = [], []
         for at, cells in device_sheet.sheet.rows:
             request, faults = device_sheet.columns.build_request(device_sheet.heads, cells)
@@ -143,7 +145,7 @@ class SheetService:
     ) -> bytes:
         """Return the rows of a sheet that have errors, with these in a separate column."""
         async with self.readers.slot(principal.tenant, size=len(data)):
-            device_sheet = await self.read(principal, integration, data, MAX_IMPORTED)
+            device_sheet = await self.read_device_sheet(principal, integration, data, MAX_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}
         rows = [[*cells, texts[at]] for at, cells in device_sheet.sheet.rows if at in texts]
         return await self.write_in_slot(

@@ -70,7 +70,7 @@ class Import(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
         )
 
 
-class Row(msgspec.Struct, kw_only=True):
+class ImportRow(msgspec.Struct, kw_only=True):
     """A row of an import and its outcome."""
 
     number: int = msgspec.field(name="row")
@@ -95,7 +95,7 @@ class ImportStore:
         principal: Principal,
         integration: str,
         columns: Sequence[str],
-        rows: Sequence[Row],
+        rows: Sequence[ImportRow],
         *,
         rejected: bool,
     ) -> int:
@@ -147,10 +147,10 @@ class ImportStore:
         documents = await self._imports.find(query, sort=[("_id", 1)]).to_list(None)
         return msgspec.convert(documents, list[Import])
 
-    async def find_status(self, tenant: str, import_id: int) -> ImportProgress:
+    async def find_progress(self, tenant: str, import_id: int) -> ImportProgress:
         """Return the progress of an import; raise `NotFound`."""
         job = await self.find(tenant, import_id)
-        return _progress_response(job, await self._find_active(tenant))
+        return _progress_response(job, await self._find_active_id(tenant))
 
     async def list_newest(
         self, tenant: str, integrations: Iterable[str] | None
@@ -160,10 +160,10 @@ class ImportStore:
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
         cursor = self._imports.find(query, sort=[("_id", -1)], limit=2 * MAX_KEPT_IMPORTS)
-        active_id = await self._find_active(tenant)
+        active_id = await self._find_active_id(tenant)
         return [_progress_response(msgspec.convert(row, Import), active_id) async for row in cursor]
 
-    async def _find_active(self, tenant: str) -> int | None:
+    async def _find_active_id(self, tenant: str) -> int | None:
         """Return the import of a tenant that progresses: the oldest that does not wait."""
         return next((job.id for job in await self.list_running(tenant) if not job.waiting), None)
 
@@ -191,11 +191,11 @@ class ImportStore:
         change = {"$set": {"waiting": True}} if waiting else {"$unset": {"waiting": True}}
         await self._imports.update_one({"_id": import_id}, change)
 
-    async def find_pending_rows(self, import_id: int, limit: int) -> list[Row]:
+    async def find_pending_rows(self, import_id: int, limit: int) -> list[ImportRow]:
         """Return the next rows without an outcome."""
         query = {"import": import_id, "outcome": None}
         documents = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
-        return msgspec.convert(documents, list[Row])
+        return msgspec.convert(documents, list[ImportRow])
 
     async def find_rows_by_identifier(self, import_id: int) -> dict[str, int]:
         """Return the number of the row of each device identifier."""
@@ -203,7 +203,7 @@ class ImportStore:
         cursor = self._rows.find(query, {"row": 1, "identifier": 1})
         return {row["identifier"]: row["row"] async for row in cursor}
 
-    async def write_outcomes(self, import_id: int, rows: Sequence[Row]) -> None:
+    async def write_outcomes(self, import_id: int, rows: Sequence[ImportRow]) -> None:
         """Write the outcomes of rows, and count them in one transaction."""
         counts = dict.fromkeys(COUNTER_BY_OUTCOME.values(), 0)
         operations = []
@@ -233,22 +233,24 @@ class ImportStore:
         """Return a page of the rows with faults, and the total."""
         query = {"import": import_id, "outcome": "FAILED"}
         cursor = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
-        rows = msgspec.convert(await cursor.to_list(None), list[Row])
+        rows = msgspec.convert(await cursor.to_list(None), list[ImportRow])
         row_faults = [RowFaults(row=row.number, faults=row.faults) for row in rows]
         return row_faults, await self._rows.count_documents(query)
 
-    async def find_created(self, import_id: int, skip: int, limit: int) -> tuple[list[str], int]:
+    async def find_created_identifiers(
+        self, import_id: int, skip: int, limit: int
+    ) -> tuple[list[str], int]:
         """Return a page of the identifiers of created devices, and the total."""
         query = {"import": import_id, "outcome": "CREATED"}
         cursor = self._rows.find(query, sort=[("row", 1)], skip=skip, limit=limit)
         identifiers = [row["identifier"] async for row in cursor]
         return identifiers, await self._rows.count_documents(query)
 
-    async def iterate_failed(self, import_id: int) -> AsyncIterator[Row]:
+    async def iterate_failed_rows(self, import_id: int) -> AsyncIterator[ImportRow]:
         """Yield the rows with faults."""
         query = {"import": import_id, "outcome": "FAILED"}
         async for document in self._rows.find(query, sort=[("row", 1)]):
-            yield msgspec.convert(document, Row)
+            yield msgspec.convert(document, ImportRow)
 
 
 def _progress_response(job: Import, active_id: int | None) -> ImportProgress:

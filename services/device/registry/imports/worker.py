@@ -36,7 +36,7 @@ from services.device.registry.imports.schemas import RowOutcome
 from services.device.registry.imports.service import fail_row, same_device_conflict
 from services.device.registry.imports.sheet_reader import Sheet
 from services.device.registry.imports.sheets import SheetService
-from services.device.registry.imports.store import IMPORTS_TOPIC, Import, ImportStore, Row
+from services.device.registry.imports.store import IMPORTS_TOPIC, Import, ImportRow, ImportStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.groups import GroupStore
 from services.device.things.model import DeviceChanges
@@ -160,7 +160,7 @@ class ImportWorker:
         until = time.monotonic() + TURN_SECONDS
         no_responders: list[NoResponders] = []
 
-        async def prepare(row: Row) -> tuple[Row, DeviceDraft] | None:
+        async def prepare(row: ImportRow) -> tuple[ImportRow, DeviceDraft] | None:
             if no_responders or time.monotonic() > until:
                 return None
             request, _ = columns.build_request(heads, row.cells)
@@ -206,7 +206,7 @@ class ImportWorker:
         return await self.adder.request_draft(principal, form, request)
 
     async def _write_drafts(
-        self, job: Import, form: AddDeviceForm, ready: Sequence[tuple[Row, DeviceDraft]]
+        self, job: Import, form: AddDeviceForm, ready: Sequence[tuple[ImportRow, DeviceDraft]]
     ) -> None:
         """Write new devices together, or each separately when that fails."""
         keys = [serial_key(draft.new.identifier) for _, draft in ready]
@@ -229,7 +229,7 @@ class ImportWorker:
                 await self._write_draft(job, form, row, draft)
 
     async def _write_draft(
-        self, job: Import, form: AddDeviceForm, row: Row, draft: DeviceDraft
+        self, job: Import, form: AddDeviceForm, row: ImportRow, draft: DeviceDraft
     ) -> None:
         try:
             await self.adder.write_draft(form, draft)
@@ -240,7 +240,7 @@ class ImportWorker:
             fail_row(row, error)
 
     async def _update_or_fail(
-        self, job: Import, row: Row, draft: DeviceDraft, conflict: Conflict
+        self, job: Import, row: ImportRow, draft: DeviceDraft, conflict: Conflict
     ) -> None:
         try:
             row.outcome = await self._update_device(job, draft)
@@ -275,7 +275,7 @@ class ImportWorker:
         return "UPDATED"
 
 
-def _claim_device(row: Row, identifier: str, rows_by_identifier: dict[str, int]) -> None:
+def _claim_device(row: ImportRow, identifier: str, rows_by_identifier: dict[str, int]) -> None:
     """Record which row has a device; raise `Conflict` when another row has it."""
     other = rows_by_identifier.setdefault(identifier, row.number)
     if other != row.number:

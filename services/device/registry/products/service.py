@@ -90,7 +90,7 @@ class ProductService:
                 field="model",
             )
         faults: list[Fault] = []
-        prefixes = _check_prefixes(body.sn_prefixes, faults)
+        prefixes = _normalize_prefixes(body.sn_prefixes, faults)
         document = _parse_document(body.tsl, faults)
         tsl = _encode_tsl(document, faults) if document else None
         if document is not None and body.location_property is not None:
@@ -203,7 +203,7 @@ def generic_product() -> Product:
     )
 
 
-def _check_prefixes(prefixes: list[str], faults: list[Fault]) -> list[str]:
+def _normalize_prefixes(prefixes: list[str], faults: list[Fault]) -> list[str]:
     for at, prefix in enumerate(prefixes):
         if not SERIAL_PATTERN.fullmatch(prefix):
             faults.append(Fault(f"snPrefixes[{at}]", "must be 1 to 64 letters, digits, '_' or '-'"))

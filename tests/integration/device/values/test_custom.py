@@ -10,7 +10,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.identity.functions import Function
 from libs.common.tsl import TslDocument
 from services.device.members.entity import stored_tsl_fields
-from services.device.migrations import _keep_decimal_places
+from services.device.migrations import _store_fraction_digits
 from tests.integration.device.values.world import World
 
 PROPERTY = {
@@ -69,7 +69,7 @@ async def test_a_custom_number_is_rounded(world: World, older: bool):
         document = msgspec.json.decode(before["tsl"], type=TslDocument)
         document.properties[0].data_spec.fraction_digits = None
         await things.update_one(query, {"$set": stored_tsl_fields(document)})
-        await _keep_decimal_places(world.database)
+        await _store_fraction_digits(world.database)
         assert await things.find_one(query) == before
     await admin.done("POST", UPDATE, {"exchange": {made["key"]: 9.99}})
     assert (await admin.done("GET", f"/entity/{made['id']}/status"))["value"] == 10.0
