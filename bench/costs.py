@@ -1,7 +1,9 @@
 """Benchmark of the processor time of a report and a command, over all processes.
 
-Ten devices report over MQTT, HTTP and NATS as fast as they are acknowledged. An application updates
-a property of each device, which confirms it; one update at a time. The idle consumption of the
+Ten devices report at the same time. Over MQTT each of them sends `WINDOW` reports, waits for their
+acknowledgements, and repeats. Over HTTP each sends one report after another. Over NATS the
+benchmark publishes all reports of the ten devices at once. For commands, an application updates a
+property of each device, which confirms it before the next update. The idle consumption of the
 processes is subtracted.
 """
 
@@ -26,7 +28,7 @@ from libs.common.bus.subjects import up
 
 DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 4_000, 1_000
 WINDOW = 20
-"""Unacknowledged MQTT reports per device."""
+"""MQTT reports that a device sends before it waits for their acknowledgements."""
 IDLE_SECONDS = 60
 """Seconds of the idle measurement."""
 PRODUCT: dict[str, Any] = {

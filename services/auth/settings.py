@@ -40,7 +40,8 @@ class AuthSettings(StoreSettings):
     """Default limits of tenants, as a JSON object of those that differ from the platform's:
     `{"requests": 512, "eachPolls": 2}`."""
     events_partitions: Partitions = 1
-    """Number of streams over which events are distributed by device, 1 to 16."""
+    """Number of streams that share the events, 1 to 16. The events of a device are in one of
+    them."""
     audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MAX_DAYS)] = 365
     """Retention of audit log entries in days. 0 keeps them forever."""
 

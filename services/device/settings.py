@@ -38,8 +38,8 @@ class DeviceSettings(StoreSettings):
     http_offline_after: Seconds = 300.0
     """Seconds without a report after which a device that reports over HTTP is OFFLINE."""
     uplink_partitions: Partitions = 1
-    """Number of streams over which reports are distributed by SN, 1 to 16; the configuration of
-    nats-server must have the same number."""
+    """Number of streams that share the messages of devices, 1 to 16. The messages of a device are
+    in one of them. The configuration of nats-server must have the same number."""
     nats_storage: StorageSize = ""
     """Size of the volume of each nats-server, such as `20Gi`, for an alert; if empty, the alert
     compares with the server's setting `max_file_store`."""
