@@ -27,7 +27,7 @@ from deploy.platform.admin import JetStreamError
 from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.nats_grants import SYSTEM_USER
 from deploy.platform.state import Addresses
-from libs.common.bus.accounts import ACCOUNT
+from libs.common.bus.accounts import PLATFORM_ACCOUNT
 from libs.common.bus.streams import RETAINED, STREAMS
 
 _CONFIGURATION_FILE = "meta.inf"
@@ -69,7 +69,7 @@ async def adopt_streams(
 
     Raises `LauncherError` (exit code 1) if the cluster rejects a stream.
     """
-    streams = store / "jetstream" / ACCOUNT / "streams"
+    streams = store / "jetstream" / PLATFORM_ACCOUNT / "streams"
     client = await admin.log_in_once(addresses, password)
     try:
         for stream in _find_config_directories(streams):

@@ -31,13 +31,13 @@ from deploy.platform.nats_grants import (
     Grant,
 )
 from libs.common.bus.accounts import (
-    ACCOUNT,
-    DEAD_END,
-    OUTSIDE,
-    OUTSIDE_SUBSCRIPTIONS,
-    PULL,
-    PULL_LIFE,
-    RELAYED,
+    DISABLED_API_TARGET,
+    EXTERNAL_ACCOUNT,
+    MAX_EXTERNAL_SUBSCRIPTIONS,
+    MAX_PULL_SECONDS,
+    PLATFORM_ACCOUNT,
+    PULL_SUBJECT,
+    RELAYED_SUBJECTS,
     relay_subject,
 )
 from libs.common.bus.streams import SESSION_DAYS, Partitions
@@ -49,10 +49,10 @@ ROUTE_USER = "route"
 """The user as which the servers of a cluster log in to each other."""
 
 MAX_SERVICE_SUBSCRIPTIONS = 20_000
-"""Maximum subscriptions per connection in `ACCOUNT`; a service has one per pending call.
+"""Maximum subscriptions per connection in `THINGWAY`; a service has one per pending call.
 
 nats-server ignores limits in the reply of an auth callout. Therefore the presence tracker closes
-MQTT connections with more than `MQTT_SUBSCRIPTIONS`.
+MQTT connections with more than `MAX_MQTT_SUBSCRIPTIONS`.
 """
 
 _HANDSHAKE_SECONDS = 10
@@ -199,13 +199,13 @@ authorization {{
   timeout: {config.auth_timeout}
   auth_callout {{
     issuer: {_quote_value(config.callout_issuer)}
-    account: {ACCOUNT}
+    account: {PLATFORM_ACCOUNT}
     auth_users: {_render_list(USERS)}
   }}
 }}
 
 accounts {{
-  {ACCOUNT} {{
+  {PLATFORM_ACCOUNT} {{
     jetstream: enabled
     limits {{ max_subscriptions: {MAX_SERVICE_SUBSCRIPTIONS} }}
 {_render_mappings(config.partitions)}    users: [
@@ -213,15 +213,15 @@ accounts {{
     exports: [
 {_render_lines(_render_exports())}    ]
     imports: [
-      {{ service: {{ account: {OUTSIDE}, subject: "{_INTEGRATION_REQUEST_SUBJECTS}" }} }}
+      {{ service: {{ account: {EXTERNAL_ACCOUNT}, subject: "{_INTEGRATION_REQUEST_SUBJECTS}" }} }}
     ]
   }}
-  {OUTSIDE} {{
-    limits {{ max_subscriptions: {OUTSIDE_SUBSCRIPTIONS} }}
+  {EXTERNAL_ACCOUNT} {{
+    limits {{ max_subscriptions: {MAX_EXTERNAL_SUBSCRIPTIONS} }}
     users: [
 {_render_user(RELAY_USER, config)}    ]
     exports: [
-      {{ service: "{_INTEGRATION_REQUEST_SUBJECTS}", accounts: [{ACCOUNT}] }}
+      {{ service: "{_INTEGRATION_REQUEST_SUBJECTS}", accounts: [{PLATFORM_ACCOUNT}] }}
     ]
     imports: [
 {_render_lines(_render_imports())}    ]
@@ -320,19 +320,20 @@ def _render_lines(entries: Iterable[str]) -> str:
 
 def _render_exports() -> Iterable[str]:
     """Yield the configuration lines for the exports of `THINGWAY` to `OUTSIDE`."""
-    for subject in (*RELAYED, DEAD_END):
-        many = f', response_type: stream, response_threshold: "{PULL_LIFE + 30}s"'
-        answers = many if subject == PULL else ""
-        yield f'service: "{subject}"{answers}, accounts: [{OUTSIDE}]'
+    for subject in (*RELAYED_SUBJECTS, DISABLED_API_TARGET):
+        many = f', response_type: stream, response_threshold: "{MAX_PULL_SECONDS + 30}s"'
+        answers = many if subject == PULL_SUBJECT else ""
+        yield f'service: "{subject}"{answers}, accounts: [{EXTERNAL_ACCOUNT}]'
     for subject in _EXPORTED_SUBJECTS:
-        yield f'stream: "{subject}", accounts: [{OUTSIDE}]'
+        yield f'stream: "{subject}", accounts: [{EXTERNAL_ACCOUNT}]'
 
 
 def _render_imports() -> Iterable[str]:
     """Yield the configuration lines for the imports of `OUTSIDE` from `THINGWAY`."""
-    yield f'service: {{ account: {ACCOUNT}, subject: "{DEAD_END}" }}, to: "$JS.API.>"'
-    for subject in RELAYED:
-        source = f'account: {ACCOUNT}, subject: "{subject}"'
+    source = f'account: {PLATFORM_ACCOUNT}, subject: "{DISABLED_API_TARGET}"'
+    yield f'service: {{ {source} }}, to: "$JS.API.>"'
+    for subject in RELAYED_SUBJECTS:
+        source = f'account: {PLATFORM_ACCOUNT}, subject: "{subject}"'
         yield f'service: {{ {source} }}, to: "{relay_subject(subject)}"'
     for subject in _EXPORTED_SUBJECTS:
-        yield f'stream: {{ account: {ACCOUNT}, subject: "{subject}" }}'
+        yield f'stream: {{ account: {PLATFORM_ACCOUNT}, subject: "{subject}" }}'

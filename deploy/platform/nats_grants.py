@@ -6,7 +6,12 @@ The section "The bus" of the architecture describes which subjects a service nee
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from libs.common.bus.accounts import ACCOUNTS, OUTSIDE_INBOXES, RELAYED, relay_subject
+from libs.common.bus.accounts import (
+    EXTERNAL_INBOXES,
+    LOGIN_ACCOUNTS,
+    RELAYED_SUBJECTS,
+    relay_subject,
+)
 from libs.common.bus.streams import EVENT_PARTITIONS, EVENTS, STREAMS, UPLINK_PARTITIONS, UPLINKS
 from libs.common.bus.subjects import EVENT, OUTSIDE_TOPICS, partitioned, wakeup
 from libs.common.contracts.backups import RECORD_BACKUP
@@ -260,7 +265,7 @@ USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY_USER, ADMIN_USER, BACKUP_USER, S
 GRANT_BY_USER: Mapping[str, Grant] = {
     **_SERVICE_GRANTS,
     # Forwards messages and replies to any external inbox.
-    RELAY_USER: Grant((*map(relay_subject, RELAYED), *OUTSIDE_INBOXES), RELAYED),
+    RELAY_USER: Grant((*map(relay_subject, RELAYED_SUBJECTS), *EXTERNAL_INBOXES), RELAYED_SUBJECTS),
     # Reads whole streams, and manages only its own consumers.
     BACKUP_USER: Grant(
         publish=(
@@ -287,7 +292,7 @@ GRANT_BY_USER: Mapping[str, Grant] = {
         subscribe=(
             *(
                 f"$SYS.ACCOUNT.{account}.{event}"
-                for account in ACCOUNTS
+                for account in LOGIN_ACCOUNTS
                 for event in ("CONNECT", "DISCONNECT")
             ),
             "$SYS.SERVER.*.SHUTDOWN",

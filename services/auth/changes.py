@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from libs.common.bus import Outbox, OutboxEntry
-from libs.common.bus.fitting import fit_event
+from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.subjects import auth_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AccountChanged, Actor, ChangedObject
@@ -136,7 +136,8 @@ class Changes:
         await self.audit.add(events, change.session)
         entries = [
             OutboxEntry(
-                auth_event(event.tenant, f"{event.object.type}.{event.action}"), fit_event(event)
+                auth_event(event.tenant, f"{event.object.type}.{event.action}"),
+                encode_shortened_event(event),
             )
             for event in events
         ]

@@ -38,7 +38,7 @@ DEVICES = 8
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    monkeypatch.setattr(consumer, "WATCH_INTERVAL", 0.2)
+    monkeypatch.setattr(consumer, "BACKLOG_INTERVAL_SECONDS", 0.2)
     async with nats_door(tmp_path) as running:
         yield running
 
@@ -133,11 +133,11 @@ def in_order(numbers: list[int]) -> bool:
     return all(some == sorted(some) for some in devices.values())
 
 
-@pytest.mark.parametrize("options", [{"from_now": True}, {}, {"fleeting": True}])
+@pytest.mark.parametrize("options", [{"from_now": True}, {}, {"ephemeral": True}])
 async def test_readers_get_each_event_once_while_partitions_change(
     server: Server, options: dict[str, Any]
 ) -> None:
-    name = "live-1" if "fleeting" in options else "flows"
+    name = "live-1" if "ephemeral" in options else "flows"
     async with reading(server, name, **options) as reader, bus_of(server, "device") as device:
         first = 0
         for partitions in (1, 3, 2, 1):

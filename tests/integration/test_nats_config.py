@@ -16,7 +16,7 @@ from nats.js.api import StreamConfig
 from deploy.local.jetstream import is_stuck
 from deploy.platform.nats_grants import SERVICE_USERS
 from deploy.platform.state import Addresses
-from libs.common.bus.accounts import ACCOUNT
+from libs.common.bus.accounts import PLATFORM_ACCOUNT
 from services.device.alarms.row_sources import UplinkReader
 from tests.integration.nats_door import (
     KEYS,
@@ -164,7 +164,7 @@ async def test_a_command_waits_for_a_device_that_is_away(server):
     """A persistent session gets the QoS 1 command that came while it was disconnected."""
     session = {"identifier": "D2", "clean_session": False}
     async with server.service("device") as service, server.service("sys") as system:
-        left = await system.subscribe(f"$SYS.ACCOUNT.{ACCOUNT}.DISCONNECT")
+        left = await system.subscribe(f"$SYS.ACCOUNT.{PLATFORM_ACCOUNT}.DISCONNECT")
         await system.flush()
         async with server.mqtt("D2", KEYS["D2"], **session) as device:
             await device.subscribe("thing/D2/down/command", qos=1, timeout=WAIT)
@@ -341,8 +341,8 @@ async def test_ingest_reads_and_acknowledges_uplink(server):
 async def test_the_system_user_sees_and_closes_a_connection(server):
     """CONNECT names the SN, KICK closes the connection at once, DISCONNECT says why."""
     async with server.service("sys") as system:
-        came = await system.subscribe(f"$SYS.ACCOUNT.{ACCOUNT}.CONNECT")
-        left = await system.subscribe(f"$SYS.ACCOUNT.{ACCOUNT}.DISCONNECT")
+        came = await system.subscribe(f"$SYS.ACCOUNT.{PLATFORM_ACCOUNT}.CONNECT")
+        left = await system.subscribe(f"$SYS.ACCOUNT.{PLATFORM_ACCOUNT}.DISCONNECT")
         await system.flush()
 
         connected = asyncio.Event()

@@ -15,15 +15,15 @@ from libs.common.contracts.integrations import (
     integration_user,
 )
 
-ACCOUNT = "THINGWAY"
+PLATFORM_ACCOUNT = "THINGWAY"
 """The account of JetStream, the services, and devices that connect with MQTT."""
-OUTSIDE = "OUTSIDE"
+EXTERNAL_ACCOUNT = "OUTSIDE"
 """The account of all other external connections: devices, applications, integrations on NATS."""
-ACCOUNTS = (ACCOUNT, OUTSIDE)
+LOGIN_ACCOUNTS = (PLATFORM_ACCOUNT, EXTERNAL_ACCOUNT)
 """The accounts that external connections are assigned to."""
-MQTT_SUBSCRIPTIONS = 100
+MAX_MQTT_SUBSCRIPTIONS = 100
 """Limit per MQTT connection; a subscription with QoS 1 counts twice."""
-OUTSIDE_SUBSCRIPTIONS = 1000
+MAX_EXTERNAL_SUBSCRIPTIONS = 1000
 """Limit per connection in `OUTSIDE`."""
 
 APPLICATION_PREFIX = "app."
@@ -48,24 +48,31 @@ def device_inbox_prefix(sn: str) -> str:
     return inbox_prefix(f"sn.{sn}")
 
 
-STREAM = EVENTS
+RELAYED_STREAM = EVENTS
 """The stream that applications read."""
 _API = "$JS.API.CONSUMER"
 
-REPORTS = "thing.*.up.*"
-PULL = f"{_API}.MSG.NEXT.{STREAM}.*"
-CONSUMER = (f"{_API}.INFO.{STREAM}.*", f"{_API}.DELETE.{STREAM}.*")
-CREATE = f"{_API}.CREATE.{STREAM}.*.>"
-ACKS = f"$JS.ACK.{STREAM}.>"
-INTEGRATION_MESSAGES = (
+UPLINK_SUBJECTS = "thing.*.up.*"
+PULL_SUBJECT = f"{_API}.MSG.NEXT.{RELAYED_STREAM}.*"
+CONSUMER_SUBJECTS = (f"{_API}.INFO.{RELAYED_STREAM}.*", f"{_API}.DELETE.{RELAYED_STREAM}.*")
+CREATE_CONSUMER_SUBJECT = f"{_API}.CREATE.{RELAYED_STREAM}.*.>"
+ACK_SUBJECTS = f"$JS.ACK.{RELAYED_STREAM}.>"
+INTEGRATION_SUBJECTS = (
     announce_subject("*"),
     *(device_subject("*", operation) for operation in EXTERNAL_OPERATIONS),
 )
 
-RELAYED = (REPORTS, PULL, *CONSUMER, CREATE, ACKS, *INTEGRATION_MESSAGES)
+RELAYED_SUBJECTS = (
+    UPLINK_SUBJECTS,
+    PULL_SUBJECT,
+    *CONSUMER_SUBJECTS,
+    CREATE_CONSUMER_SUBJECT,
+    ACK_SUBJECTS,
+    *INTEGRATION_SUBJECTS,
+)
 """All relayed subjects."""
 
-OUTSIDE_INBOXES = tuple(
+EXTERNAL_INBOXES = tuple(
     f"{prefix}.>"
     for prefix in (
         device_inbox_prefix("*"),
@@ -75,10 +82,10 @@ OUTSIDE_INBOXES = tuple(
 )
 """The reply subjects of devices, applications and integrations, each below its own user."""
 
-PULL_LIFE = 300
+MAX_PULL_SECONDS = 300
 """Seconds that a request for events may stay open."""
 
-DEAD_END = "nowhere.>"
+DISABLED_API_TARGET = "nowhere.>"
 """The target of the JetStream API of `OUTSIDE`: nats-server offers this API in every account and
 answers to any reply subject, unless the account imports another API."""
 

@@ -19,11 +19,11 @@ from libs.common.jobs import wait_for_event
 
 log = logging.getLogger(__name__)
 
-RETRY_PAUSE = 0.2
+CONNECT_RETRY_SECONDS = 0.2
 """Seconds between two attempts to connect."""
-MAX_SILENCE = 3.0
+MAX_SILENCE_SECONDS = 3.0
 """Seconds without a heartbeat after which a request counts as lost."""
-BACKOFF = 0.5
+REQUEST_RETRY_SECONDS = 0.5
 """Seconds between attempts while the bus does not answer."""
 HEARTBEAT_STATUS = "100"
 """The status of a heartbeat."""
@@ -36,7 +36,7 @@ LOGIN_REJECTIONS = (
     "account authentication",
 )
 """Prefixes of the errors with which NATS rejects a login or ends a session."""
-LOG_INTERVAL = 1.0
+LOG_INTERVAL_SECONDS = 1.0
 """Seconds between two log lines for errors of one type: a slow subscription causes an error for
 each message that it drops."""
 
@@ -81,7 +81,7 @@ class PersistentClient(SecureClient):
     on_closed: Callable[[], None] | None = None
     """Called when the connection is permanently closed."""
 
-    async def closed(self) -> None:
+    async def report_closed(self) -> None:
         """Report that the connection is closed."""
         if self.on_closed is not None:
             self.on_closed()
@@ -133,7 +133,7 @@ class DroppingClient(PersistentClient):
             await super()._process_msg(sid, subject, *rest)
 
 
-def report_errors(name: str) -> Any:
+def build_error_callback(name: str) -> Any:
     """Return the client's error callback, which the client awaits before it reconnects.
 
     The client itself does not wait (`reconnect_time_wait=0`): it makes the first attempt after a
@@ -144,11 +144,11 @@ def report_errors(name: str) -> Any:
 
     async def report(error: Exception) -> None:
         now = asyncio.get_running_loop().time()
-        if logged.get(type(error), -LOG_INTERVAL) + LOG_INTERVAL <= now:
+        if logged.get(type(error), -LOG_INTERVAL_SECONDS) + LOG_INTERVAL_SECONDS <= now:
             logged[type(error)] = now
             log.warning("%s: NATS: %r", name, error)
         if isinstance(error, OSError):
-            await asyncio.sleep(RETRY_PAUSE)
+            await asyncio.sleep(CONNECT_RETRY_SECONDS)
 
     return report
 
@@ -200,11 +200,11 @@ class MessageInbox:
         return messages
 
     async def _is_alive(self) -> bool:
-        """Wait for the server; return False when it is silent for `MAX_SILENCE` seconds."""
+        """Wait for the server; return False when it is silent for `MAX_SILENCE_SECONDS` seconds."""
         self._heard.clear()
-        await wait_for_event(self._heard, MAX_SILENCE)
+        await wait_for_event(self._heard, MAX_SILENCE_SECONDS)
         if not self._heard.is_set():  # a process that was stopped has yet to read
-            await wait_for_event(self._heard, BACKOFF)
+            await wait_for_event(self._heard, REQUEST_RETRY_SECONDS)
         return self._heard.is_set()
 
     @property

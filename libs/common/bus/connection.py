@@ -19,7 +19,12 @@ from nats.js import JetStreamContext
 from nats.js.errors import APIError
 
 from libs.common.bus.accounts import inbox_prefix
-from libs.common.bus.client import RETRY_PAUSE, DroppingClient, PersistentClient, report_errors
+from libs.common.bus.client import (
+    CONNECT_RETRY_SECONDS,
+    DroppingClient,
+    PersistentClient,
+    build_error_callback,
+)
 from libs.common.bus.publishing import (
     IN_FLIGHT,
     MAX_PENDING_BYTES,
@@ -88,7 +93,7 @@ class Bus:
         verified with the authorities in `ca_file`. With `streams`, missing streams are created,
         each on that many servers. Replies arrive in an inbox that only this user may read.
         """
-        options: dict[str, Any] = {"reconnect_time_wait": RETRY_PAUSE}
+        options: dict[str, Any] = {"reconnect_time_wait": CONNECT_RETRY_SECONDS}
         if user:
             inboxes = inbox_prefix(user).encode()
             options |= {"user": user, "password": password, "inbox_prefix": inboxes}
@@ -107,8 +112,8 @@ class Bus:
                         max_outstanding_pings=2,
                         pending_size=MAX_PENDING_BYTES,
                         allow_reconnect=True,
-                        error_cb=report_errors(name),
-                        closed_cb=client.closed,
+                        error_cb=build_error_callback(name),
+                        closed_cb=client.report_closed,
                         **options,
                     )
                     await run_with_timeout(deadline - asyncio.get_running_loop().time(), connecting)
@@ -123,7 +128,7 @@ class Bus:
                         raise TimeoutError(reason) from error
                     raise
                 log.info("waiting for NATS: %s", error or type(error).__name__)
-                await asyncio.sleep(RETRY_PAUSE)
+                await asyncio.sleep(CONNECT_RETRY_SECONDS)
             else:
                 return bus
 
@@ -141,7 +146,7 @@ class Bus:
         if not self.is_connected:
             raise Unavailable("NATS is not connected")
 
-    def measure(
+    def check_message_size(
         self, subject: str, payload: bytes, headers: Mapping[str, str] | None = None
     ) -> None:
         """Raise `TooLarge` if the server does not accept a message of this size."""
@@ -154,7 +159,7 @@ class Bus:
 
         Raises `Unavailable`, and `TooLarge` if the message exceeds the limit of the bus.
         """
-        self.measure(subject, payload, headers)
+        self.check_message_size(subject, payload, headers)
         try:
             await self.client.publish(subject, payload, headers=headers or None)
         except NatsError as error:
@@ -170,7 +175,9 @@ class Bus:
             self._partitions, self._read_at = await read_event_partitions(self.js), now
         return self._partitions
 
-    async def place(self, messages: Sequence[OutgoingMessage]) -> Sequence[OutgoingMessage]:
+    async def address_partitions(
+        self, messages: Sequence[OutgoingMessage]
+    ) -> Sequence[OutgoingMessage]:
         """Return messages with the subjects of the partitions that store them.
 
         Raises `Unavailable` if the bus does not answer.
@@ -204,7 +211,7 @@ class Bus:
         stored a part of the messages, and the caller publishes all messages again.
         Raises `TooLarge` for a message above the limit of the bus.
         """
-        for chunk in chunks(await self.place(messages), IN_FLIGHT):
+        for chunk in chunks(await self.address_partitions(messages), IN_FLIGHT):
             try:
                 await self._publisher.publish(chunk)
             except (NatsError, TimeoutError) as error:
@@ -230,11 +237,11 @@ class Bus:
                 await self.client.close()
 
 
-MAX_BATCH = 1000
+MAX_BATCH_MESSAGES = 1000
 """Maximum number of messages in a batch (the server's limit)."""
 MIN_BATCH_MESSAGES = 2
 """Minimum number of messages that need a batch to be stored atomically."""
-WORTH_A_BATCH = 500
+EFFICIENT_BATCH_MESSAGES = 500
 """Number of messages from which a batch is as cheap as single messages in one write: 500 take 5.5
 ms of server and client either way; 64 take 2.0 ms as a batch and 0.9 ms singly (2.15.1)."""
 
@@ -251,12 +258,12 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
         return
     maximum = bus.client.max_payload
     streams: dict[str, list[OutgoingMessage]] = {}
-    for message in await bus.place(messages):
+    for message in await bus.address_partitions(messages):
         streams.setdefault(partition_prefix(message.subject), []).append(message)
     batches = [
         _Batch(chunk, maximum)
         for stream_messages in streams.values()
-        for chunk in chunks(stream_messages, MAX_BATCH)
+        for chunk in chunks(stream_messages, MAX_BATCH_MESSAGES)
     ]
     await asyncio.gather(*(batch.publish(bus) for batch in batches))
 
@@ -266,7 +273,11 @@ async def publish_each(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
 
     Raises the same errors as `publish_all`.
     """
-    await (bus.publish(messages) if len(messages) < WORTH_A_BATCH else publish_all(bus, messages))
+    await (
+        bus.publish(messages)
+        if len(messages) < EFFICIENT_BATCH_MESSAGES
+        else publish_all(bus, messages)
+    )
 
 
 class _Batch:

@@ -17,7 +17,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 from opentelemetry import metrics
 
-from libs.common.bus.client import BACKOFF, MessageInbox, RequestLostError
+from libs.common.bus.client import REQUEST_RETRY_SECONDS, MessageInbox, RequestLostError
 from libs.common.bus.connection import Bus
 from libs.common.bus.laned import LanedMessages
 from libs.common.bus.publishing import acknowledge, hand_back
@@ -38,13 +38,13 @@ MAX_BATCH_BYTES = 8 * 1024**2
 """Maximum bytes of a batch, which limits memory and the size of the transaction that stores it."""
 IDLE_SECONDS = 30.0
 """Seconds for which the server keeps a request open if the stream has no message."""
-HEARTBEAT = 1.5
+HEARTBEAT_SECONDS = 1.5
 """Seconds between the server's heartbeats during an open request."""
 LINGER_SECONDS = 0.005
 """Seconds for which a batch waits for more messages, if `may_linger` permits it."""
-FLEETING_SECONDS = 300.0
+EPHEMERAL_SECONDS = 300.0
 """Seconds for which an ephemeral consumer outlives its process."""
-WATCH_INTERVAL = 10.0
+BACKLOG_INTERVAL_SECONDS = 10.0
 """Seconds between two measurements of the backlog."""
 
 _waiting_gauge = metrics.get_meter("thingway").create_gauge(
@@ -65,7 +65,7 @@ async def measure_backlog(bus: Bus, stream: str, durable: str, name: str = "") -
     _waiting_gauge.set(waiting, {"stream": stream, "consumer": name or durable})
 
 
-def _heed_cancellation() -> None:
+def _raise_swallowed_cancellation() -> None:
     """Raise a cancellation that a request of nats-py has swallowed.
 
     nats-py waits with `wait_for`, which swallows a cancellation that comes with the answer (Python
@@ -76,7 +76,7 @@ def _heed_cancellation() -> None:
         raise asyncio.CancelledError
 
 
-class _Overlapping:
+class _OverlappingBatches:
     """Batches that are processed concurrently, up to a limit."""
 
     def __init__(
@@ -88,7 +88,7 @@ class _Overlapping:
         self._last = 0
         self._running: set[asyncio.Task[None]] = set()
 
-    async def ready(self) -> None:
+    async def wait_for_room(self) -> None:
         if self._running and self._last < self._overlap_from:
             await asyncio.wait(self._running)
         await self._slots.acquire()
@@ -153,7 +153,7 @@ class BatchConsumer:
     """Several such filters. Those that a function returns may change; `update` applies them."""
     from_now: bool = False
     """Skip messages that the stream received before the consumer was created."""
-    fleeting: bool = False
+    ephemeral: bool = False
     """Start with new messages, and delete the consumer soon after its process ended.
 
     `durable` then names a single process. No message is delivered twice during its life, and a
@@ -162,19 +162,21 @@ class BatchConsumer:
 
     async def run(self) -> None:
         """Consume until cancelled, then wait for the current batches."""
-        handler: _Overlapping | LanedMessages
+        handler: _OverlappingBatches | LanedMessages
         if self.lane is None:
-            handler = _Overlapping(self._handle_or_hand_back, self.concurrency, self.overlap_from)
+            handler = _OverlappingBatches(
+                self._handle_or_hand_back, self.concurrency, self.overlap_from
+            )
         else:
             name, handle = f"consumer {self._name}", self._handle_safely
             handler = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
         try:
-            async with beside(self._watch(handler)):
+            async with beside(self._measure_backlogs(handler)):
                 await self._run_streams(handler)
         finally:
             await handler.finish(self.ack_wait)
 
-    async def _run_streams(self, handler: _Overlapping | LanedMessages) -> None:
+    async def _run_streams(self, handler: _OverlappingBatches | LanedMessages) -> None:
         """Read all streams, also partitions that are created later."""
         running: dict[str, asyncio.Task[None]] = {}
         try:
@@ -182,7 +184,7 @@ class BatchConsumer:
                 for stream in await self._streams():
                     if stream not in running:
                         running[stream] = asyncio.ensure_future(self._run(handler, stream))
-                ended, _ = await asyncio.wait(running.values(), timeout=WATCH_INTERVAL)
+                ended, _ = await asyncio.wait(running.values(), timeout=BACKLOG_INTERVAL_SECONDS)
                 for task in ended:
                     task.result()
         finally:
@@ -193,29 +195,29 @@ class BatchConsumer:
         if self.stream != EVENTS:
             return [self.stream]
         try:
-            return (await self.bus.read_partitions(WATCH_INTERVAL)).streams
+            return (await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)).streams
         except (NatsError, APIError, OSError, TimeoutError) as error:
             log.info("the partitions of events are unknown: %r", error)
             return [EVENTS]
 
-    async def _run(self, handler: _Overlapping | LanedMessages, stream: str) -> None:
+    async def _run(self, handler: _OverlappingBatches | LanedMessages, stream: str) -> None:
         while True:
             try:
                 await self._consume(handler, stream)
             except (NatsError, APIError, OSError, TimeoutError, RequestLostError) as error:
                 log.warning("consumer %s of %s starts again: %r", self.durable, stream, error)
-            _heed_cancellation()
-            await asyncio.sleep(BACKOFF)
+            _raise_swallowed_cancellation()
+            await asyncio.sleep(REQUEST_RETRY_SECONDS)
 
     @property
     def _name(self) -> str:
         """Return the name for metrics; processes share it (`live`, not `live-3f…`)."""
-        return self.durable.rpartition("-")[0] if self.fleeting else self.durable
+        return self.durable.rpartition("-")[0] if self.ephemeral else self.durable
 
-    async def _watch(self, handler: _Overlapping | LanedMessages) -> None:
+    async def _measure_backlogs(self, handler: _OverlappingBatches | LanedMessages) -> None:
         """Measure the backlog, for ever; `device` measures that of `EVENT_READERS`."""
         while True:
-            await asyncio.sleep(min(WATCH_INTERVAL, self.ack_wait / 3))
+            await asyncio.sleep(min(BACKLOG_INTERVAL_SECONDS, self.ack_wait / 3))
             try:
                 await handler.extend()
                 if self.stream == EVENTS and self.durable in EVENT_READERS:
@@ -225,15 +227,15 @@ class BatchConsumer:
             except (NatsError, APIError, OSError, TimeoutError) as error:
                 log.info("consumer %s cannot be looked at: %r", self.durable, error)
 
-    async def _consume(self, handler: _Overlapping | LanedMessages, stream: str) -> None:
-        subjects = await self._ensure(stream)
+    async def _consume(self, handler: _OverlappingBatches | LanedMessages, stream: str) -> None:
+        subjects = await self._ensure_consumer(stream)
         messages: list[Msg] = []
         async with MessageInbox(self.bus.client) as inbox:
             while True:
-                _heed_cancellation()
-                await handler.ready()
+                _raise_swallowed_cancellation()
+                await handler.wait_for_room()
                 if self._wanted_subjects() != subjects:
-                    subjects = await self._ensure(stream)
+                    subjects = await self._ensure_consumer(stream)
                 messages = []
                 try:
                     messages = await self._request(inbox, stream, self.batch, IDLE_SECONDS)
@@ -255,7 +257,7 @@ class BatchConsumer:
         request = {"batch": number, "no_wait": True, "max_bytes": maximum}
         if seconds:
             request["expires"] = int(seconds * 1e9)
-            request["idle_heartbeat"] = int(HEARTBEAT * 1e9)
+            request["idle_heartbeat"] = int(HEARTBEAT_SECONDS * 1e9)
         return await inbox.request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{self.durable}", request)
 
     async def _handle_safely(self, messages: list[Msg]) -> bool:
@@ -271,30 +273,30 @@ class BatchConsumer:
         """Handle a batch; return it to the stream after a failure."""
         if await self._handle_safely(messages):
             return
-        await asyncio.sleep(BACKOFF)
+        await asyncio.sleep(REQUEST_RETRY_SECONDS)
         try:
             await hand_back(self.bus.client, {message.reply: 0 for message in messages})
         except (NatsError, OSError) as error:
             log.warning("consumer %s cannot return messages to the stream: %r", self.durable, error)
 
-    async def update(self) -> None:
+    async def apply_subjects(self) -> None:
         """Apply changed subjects now; after a failure, they are applied before the next request.
 
         Events since the last request for messages may be delivered too.
         """
         try:
             for stream in await self._streams():
-                await self._ensure(stream)
+                await self._ensure_consumer(stream)
         except (NatsError, APIError, OSError, TimeoutError) as error:
             log.warning("consumer %s cannot change its subjects yet: %r", self.durable, error)
 
     def _wanted_subjects(self) -> tuple[str, ...]:
         return self.subjects() if callable(self.subjects) else self.subjects
 
-    async def _ensure(self, stream: str) -> tuple[str, ...]:
+    async def _ensure_consumer(self, stream: str) -> tuple[str, ...]:
         """Create or update the consumer of a stream; return its subjects."""
         subjects = self._wanted_subjects()
-        new = self.fleeting or self.from_now
+        new = self.ephemeral or self.from_now
         config = ConsumerConfig(
             name=self.durable,
             durable_name=self.durable,
@@ -304,7 +306,7 @@ class BatchConsumer:
             filter_subject=self.subject or None,
             filter_subjects=list(subjects) or None,
             deliver_policy=DeliverPolicy.NEW if new else DeliverPolicy.ALL,
-            inactive_threshold=FLEETING_SECONDS if self.fleeting else None,
+            inactive_threshold=EPHEMERAL_SECONDS if self.ephemeral else None,
         )
         if stream in EVENT_PARTITIONS:
             config = await self._with_start(stream, config)
@@ -315,7 +317,7 @@ class BatchConsumer:
             if created := (await self.bus.js.stream_info(stream)).created:
                 recreated_gauge.set(created.timestamp(), {"stream": stream})
             await self.bus.js.add_consumer(stream, config)
-        _heed_cancellation()
+        _raise_swallowed_cancellation()
         return subjects
 
     async def _with_start(self, stream: str, config: ConsumerConfig) -> ConsumerConfig:
@@ -323,7 +325,7 @@ class BatchConsumer:
 
         A partition may be found some seconds after its first event, which must not be skipped. A
         durable consumer therefore starts at the time when the consumer of `EVENTS` was created, and
-        a fleeting one shortly before now.
+        an ephemeral one shortly before now.
         """
         js = self.bus.js
         try:
@@ -331,8 +333,8 @@ class BatchConsumer:
         except NotFoundError:
             if config.deliver_policy == DeliverPolicy.ALL:
                 return config
-            start = datetime.now(UTC) - timedelta(seconds=2 * WATCH_INTERVAL)
-            if not self.fleeting:
+            start = datetime.now(UTC) - timedelta(seconds=2 * BACKLOG_INTERVAL_SECONDS)
+            if not self.ephemeral:
                 start = (await js.consumer_info(EVENTS, self.durable)).created or start
             return config.evolve(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=start)
         return config.evolve(

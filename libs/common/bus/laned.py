@@ -32,17 +32,17 @@ MAX_ITEMS, MAX_SIZE = 20_000, 32 * 1024**2
 nevertheless are accepted up to twice the bytes."""
 MESSAGE_OVERHEAD_BYTES = 512
 """Bytes of memory that a message uses in addition to its payload."""
-MIN_PACE = 1_000.0
+MIN_REDELIVERY_RATE = 1_000.0
 """Minimum rate at which messages of a full lane are delivered again, per second."""
 PARKED, PARKED_SIZE = 1_000, 1024**2
 """Messages and bytes of a lane that wait in this process until earlier messages were delivered
 again. They let a lane return to normal soon after a burst."""
-STALE_SECONDS = 60.0
+MISSING_REDELIVERY_SECONDS = 60.0
 """Seconds after which messages that were not delivered again are assumed at another replica."""
 
 
 @dataclass(slots=True)
-class _Deferred:
+class _ReturnedMessages:
     """The returned messages of a lane."""
 
     sequences: set[tuple[str, int]] = field(default_factory=set)
@@ -55,7 +55,7 @@ class _Deferred:
     parked_size: int = 0
     moved: float = 0.0
     """The last time (monotonic) when a message was returned or delivered again."""
-    pace: float = MIN_PACE
+    pace: float = MIN_REDELIVERY_RATE
     """Messages that are delivered again, per second."""
 
     def park(self, message: Msg) -> bool:
@@ -92,10 +92,10 @@ class LanedMessages:
         self._batch = batch
         self._free = workers
         self._ending = False
-        self._deferred: dict[str, _Deferred] = {}
+        self._deferred: dict[str, _ReturnedMessages] = {}
         self._running: set[asyncio.Task[None]] = set()
 
-    async def ready(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until the lanes have room for more messages."""
         while self._running and (self._lanes.items >= MAX_ITEMS or self._lanes.size >= MAX_SIZE):
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
@@ -114,7 +114,7 @@ class LanedMessages:
                 back[message.reply] = self._defer(lane, message)
             if deferred is not None and not deferred.sequences:
                 back |= self._admit_parked(lane, deferred)
-        self._begin()
+        self._start_batches()
         await self._hand_back(back)
 
     def holds(self, lane: str) -> bool:
@@ -140,10 +140,10 @@ class LanedMessages:
             *(message for deferred in self._deferred.values() for message in deferred.parked),
         ]
 
-    def _is_later(self, deferred: _Deferred, message: Msg) -> bool:
+    def _is_later(self, deferred: _ReturnedMessages, message: Msg) -> bool:
         """Return whether a message must wait for returned messages of its lane."""
-        sequence, now = _position(message), time.monotonic()
-        if sequence not in deferred.sequences and deferred.moved + STALE_SECONDS > now:
+        sequence, now = _stream_position(message), time.monotonic()
+        if sequence not in deferred.sequences and deferred.moved + MISSING_REDELIVERY_SECONDS > now:
             return True
         if sequence in deferred.sequences:
             deferred.sequences.discard(sequence)
@@ -152,9 +152,11 @@ class LanedMessages:
             deferred.sequences.clear()
         return False
 
-    def _admit_parked(self, lane: str, deferred: _Deferred) -> dict[str, float]:
+    def _admit_parked(self, lane: str, deferred: _ReturnedMessages) -> dict[str, float]:
         """Move parked messages to their lane; return the delays of the rest."""
-        self._deferred[lane] = _Deferred(deferred.after, moved=deferred.moved, pace=deferred.pace)
+        self._deferred[lane] = _ReturnedMessages(
+            deferred.after, moved=deferred.moved, pace=deferred.pace
+        )
         admitted = list(takewhile(partial(self._put_if_room, lane), deferred.parked))
         rest = deferred.parked[len(admitted) :]
         back = {message.reply: self._defer(lane, message) for message in rest}
@@ -179,13 +181,13 @@ class LanedMessages:
         self, lane: str, message: Msg, sequences: set[tuple[str, int]] | None = None
     ) -> float:
         """Record that a message is returned; return the delay (s) of its next delivery."""
-        deferred = self._deferred.setdefault(lane, _Deferred())
-        (deferred.sequences if sequences is None else sequences).add(_position(message))
+        deferred = self._deferred.setdefault(lane, _ReturnedMessages())
+        (deferred.sequences if sequences is None else sequences).add(_stream_position(message))
         deferred.moved = time.monotonic()
         self._lanes.count_overflow(lane)
         return 1 + (len(deferred.sequences) + len(deferred.after)) / deferred.pace
 
-    def _begin(self) -> None:
+    def _start_batches(self) -> None:
         """Assign free workers to the lanes whose turn it is."""
         while self._free and (lane := self._lanes.next(self._is_idle)) is not None:
             messages = self._next_batch(lane)
@@ -215,12 +217,14 @@ class LanedMessages:
                     {message.reply: self._defer(lane, message) for message in messages}
                 )
             elif deferred := self._deferred.get(lane):
-                deferred.pace = max(MIN_PACE, len(messages) / (time.monotonic() - began + 0.001))
+                deferred.pace = max(
+                    MIN_REDELIVERY_RATE, len(messages) / (time.monotonic() - began + 0.001)
+                )
         finally:
             self._lanes.end(lane, began)
             if not self._ending:
                 self._free += 1
-                self._begin()
+                self._start_batches()
 
     async def _hand_back(self, replies: dict[str, float]) -> None:
         if not replies:
@@ -231,7 +235,7 @@ class LanedMessages:
             log.warning("%s cannot return messages to the stream: %r", self._lanes.name, error)
 
 
-def _position(message: Msg) -> tuple[str, int]:
+def _stream_position(message: Msg) -> tuple[str, int]:
     """Return the stream of a message and its sequence in it."""
     return message.metadata.stream, message.metadata.sequence.stream
 

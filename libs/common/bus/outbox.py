@@ -90,7 +90,7 @@ class Outbox:
         headers, tenant = trace_header(), ""
         groups: dict[str, list[OutboxEntry]] = defaultdict(list)
         for entry in entries:
-            self._bus.measure(
+            self._bus.check_message_size(
                 entry.subject, entry.payload, _add_header_placeholders(headers | entry.headers)
             )
             tenant = _tenant(entry.subject) or tenant
@@ -244,7 +244,7 @@ class Outbox:
     def _fits(self, entry: dict[str, Any]) -> bool:
         """Return whether the bus accepts the entry: its limit may have been lowered since."""
         try:
-            self._bus.measure(
+            self._bus.check_message_size(
                 entry["subject"], entry["payload"], _add_header_placeholders(entry["headers"])
             )
         except TooLarge as error:

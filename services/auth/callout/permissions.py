@@ -11,8 +11,8 @@ import msgspec
 
 from libs.common.bus import EVENTS
 from libs.common.bus.accounts import (
-    ACCOUNT,
-    OUTSIDE,
+    EXTERNAL_ACCOUNT,
+    PLATFORM_ACCOUNT,
     application_user,
     device_inbox_prefix,
     inbox_prefix,
@@ -40,7 +40,7 @@ class Permissions(msgspec.Struct, frozen=True):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    account: str = OUTSIDE
+    account: str = EXTERNAL_ACCOUNT
     """The connection's account in nats-server."""
     answers: bool = False
     """Whether it may respond once to each received request, within a minute."""
@@ -84,7 +84,7 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     return Permissions(
         publish=(*(up(sn, channel) for channel in CHANNELS), *(mapped if mqtt else ())),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
-        account=ACCOUNT if mqtt else OUTSIDE,
+        account=PLATFORM_ACCOUNT if mqtt else EXTERNAL_ACCOUNT,
     )
 
 
@@ -97,7 +97,7 @@ def client_permissions(access_key: str) -> Permissions:
     return Permissions(
         publish=(topics,),
         subscribe=(topics, "$MQTT.sub.>"),
-        account=ACCOUNT,
+        account=PLATFORM_ACCOUNT,
     )
 
 

@@ -17,8 +17,8 @@ from nats.js.errors import NotFoundError
 from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, Bus
-from libs.common.bus.consumer import WATCH_INTERVAL
-from libs.common.bus.fitting import LARGEST_EVENT
+from libs.common.bus.consumer import BACKLOG_INTERVAL_SECONDS
+from libs.common.bus.fitting import MAX_EVENT_BYTES
 from libs.common.bus.retained_messages import count_messages
 from libs.common.scheduling.turns import IDLE_PERIOD, repeat
 from libs.common.store_metrics import StreamContent, StreamReading, read_stream
@@ -30,7 +30,7 @@ CHECK_SECONDS = 5.0
 """Seconds between two checks; the stream grows more slowly from `PURGE_START` to its limit."""
 PURGE_START, PURGE_END = 0.8, 0.75
 """Shares of the size of the stream at which purging starts and ends."""
-MAX_MESSAGE = LARGEST_EVENT + 4096
+MAX_MESSAGE = MAX_EVENT_BYTES + 4096
 """Maximum bytes of a message with headers."""
 SAMPLE_WINDOWS, MEAN_WINDOW_MESSAGES, MAX_READ = 16, 16, 64
 """The sample of a tenant: windows, its mean number of messages in a window, and the maximum
@@ -70,7 +70,10 @@ class EventShares:
 
     async def _check(self) -> None:
         """Enforce shares after a change of a stream, and at least every `IDLE_PERIOD`."""
-        names, now = (await self.bus.read_partitions(WATCH_INTERVAL)).streams, time.monotonic()
+        names, now = (
+            (await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)).streams,
+            time.monotonic(),
+        )
         streams = {name: await read_stream(self.bus, name) for name in names}
         contents = [stream.state for stream in streams.values()]
         if contents != self._known[0] or now >= self._known[1]:
@@ -79,12 +82,12 @@ class EventShares:
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""
-        names = (await self.bus.read_partitions(WATCH_INTERVAL)).streams
+        names = (await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)).streams
         await self._enforce_all({name: await read_stream(self.bus, name) for name in names})
 
     async def _enforce_all(self, streams: Mapping[str, StreamReading]) -> None:
         """Enforce shares; each partition has an equal part of a tenant's limit."""
-        partitions = await self.bus.read_partitions(WATCH_INTERVAL)
+        partitions = await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)
         for name, stream in streams.items():
             await self._enforce(name, stream, 1 if name == EVENTS else partitions.used)
 

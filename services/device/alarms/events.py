@@ -6,7 +6,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry, OutgoingMessage
-from libs.common.bus.fitting import fit_event
+from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import alarm_event, look_event
 from libs.common.clock import now_ms
@@ -59,4 +59,4 @@ def build_alarm_event(
         flow_id=alarm.flow,
     )
     subject = alarm_event(alarm.tenant, alarm.device, change)
-    return OutboxEntry(subject, fit_event(event), headers=hops_header(hops))
+    return OutboxEntry(subject, encode_shortened_event(event), headers=hops_header(hops))

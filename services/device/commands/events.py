@@ -7,7 +7,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry, OutgoingMessage
-from libs.common.bus.fitting import fit_event
+from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import device_event, down_command, service_event, task_event
 from libs.common.clock import to_ms
@@ -79,7 +79,7 @@ def created_event(command: Command) -> OutboxEntry:
     else:
         subject = task_event(command.tenant, command.id, "created")
         body = TaskCreated(**header, type=command.type)
-    return OutboxEntry(subject, fit_event(body), id=event_id)
+    return OutboxEntry(subject, encode_shortened_event(body), id=event_id)
 
 
 def stored_command_subject(sn: str) -> str:
@@ -135,7 +135,7 @@ def finished_event(command: Command) -> OutboxEntry:
             err_msg=command.error or "",
             subcommand=subcommands(command),
         )
-    return OutboxEntry(subject, fit_event(body), id=event_id)
+    return OutboxEntry(subject, encode_shortened_event(body), id=event_id)
 
 
 def confirmed_properties_event(
@@ -152,4 +152,4 @@ def confirmed_properties_event(
     )
     subject = device_event(command.tenant, command.thing_id, "reported")
     headers = trace_header() | hops_header(command.hops)
-    return OutgoingMessage(subject, fit_event(body), event_id, headers)
+    return OutgoingMessage(subject, encode_shortened_event(body), event_id, headers)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from libs.common.bus import OutgoingMessage
-from libs.common.bus.fitting import fit_event
+from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.hops import hops_header, read_hops
 from libs.common.bus.subjects import dead_uplink, device_event, thing_event
 from libs.common.clock import now_ms
@@ -131,7 +131,9 @@ def reported_event(
 ) -> OutgoingMessage:
     """Return the event `event.{tenant}.(device|thing).{id}.reported`; times are ms."""
     body = PropertiesReported(**_event_header(thing, ts, event_id, now), properties=properties)
-    return OutgoingMessage(_subject(thing, "reported"), fit_event(body), event_id, headers or {})
+    return OutgoingMessage(
+        _subject(thing, "reported"), encode_shortened_event(body), event_id, headers or {}
+    )
 
 
 def _build_rejected(
@@ -147,7 +149,9 @@ def _build_rejected(
     header = _event_header(thing, ts, event_id, now)
     body = PropertiesRejected(**header, faults=_fit_faults(faults), whole=whole)
     subject = _subject(thing, "rejected")
-    return OutgoingMessage(subject, fit_event(body), event_id, trace_header(uplink.trace))
+    return OutgoingMessage(
+        subject, encode_shortened_event(body), event_id, trace_header(uplink.trace)
+    )
 
 
 def _fit_faults(faults: list[TslFault]) -> list[Fault]:
@@ -188,7 +192,9 @@ def _build_tsl_event(event: ValidEvent, now: int) -> OutgoingMessage:
         outputs=event.outputs,
     )
     subject = _subject(thing, "event")
-    return OutgoingMessage(subject, fit_event(body), event_id, trace_header(event.uplink.trace))
+    return OutgoingMessage(
+        subject, encode_shortened_event(body), event_id, trace_header(event.uplink.trace)
+    )
 
 
 def dead_message(

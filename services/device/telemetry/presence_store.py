@@ -18,7 +18,7 @@ from uuid import uuid4
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Outbox, OutboxEntry, RpcServer
-from libs.common.bus.fitting import fit_event
+from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.subjects import device_event
 from libs.common.clock import from_ms, now_ms
 from libs.common.contracts.auth import Connection, Connections, Done, FindConnections
@@ -225,7 +225,7 @@ def _status_event(device: PresentDevice, status: str) -> OutboxEntry:
         connect_status="ONLINE" if status == "ONLINE" else "OFFLINE",
     )
     subject = device_event(device.tenant, device.id, status.lower())
-    return OutboxEntry(subject, fit_event(body))
+    return OutboxEntry(subject, encode_shortened_event(body))
 
 
 CONCURRENT_CLOSES = 64

@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
-from libs.common.bus.accounts import ACCOUNTS, MQTT_SUBSCRIPTIONS
+from libs.common.bus.accounts import LOGIN_ACCOUNTS, MAX_MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import Unavailable
@@ -138,7 +138,7 @@ class PresenceWatch:
             await self._system.client.subscribe(
                 f"$SYS.ACCOUNT.{account}.{event}", cb=self._on_message
             )
-            for account in ACCOUNTS
+            for account in LOGIN_ACCOUNTS
             for event in ("CONNECT", "DISCONNECT")
         ]
         jobs = (
@@ -243,7 +243,7 @@ class PresenceWatch:
     async def _close_oversubscribed(self, users: Iterable[ConnectedUser]) -> None:
         """Close connections with too many MQTT subscriptions, which use server memory."""
         for user in users:
-            if user.subscriptions > MQTT_SUBSCRIPTIONS:
+            if user.subscriptions > MAX_MQTT_SUBSCRIPTIONS:
                 log.warning("%s is closed: it has %d subscriptions", user.name, user.subscriptions)
                 await self._account.close(user.connection)
 

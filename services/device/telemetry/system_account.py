@@ -14,7 +14,7 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from libs.common.bus import Bus
-from libs.common.bus.accounts import ACCOUNT
+from libs.common.bus.accounts import PLATFORM_ACCOUNT
 from libs.common.contracts.auth import Connection
 from libs.common.errors import Unavailable
 from libs.common.jobs import gather_limited
@@ -223,7 +223,7 @@ def _external_users(server: str, rows: Iterable[_ConnzRow]) -> list[ConnectedUse
             row.cid,
             row.authorized_user,
             row.issuer_key,
-            row.subscriptions if row.account == ACCOUNT else 0,
+            row.subscriptions if row.account == PLATFORM_ACCOUNT else 0,
         )
         for row in rows
     )

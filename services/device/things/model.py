@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry
-from libs.common.bus.fitting import fit_event
+from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import Connect, DeviceChanged, DeviceProfile
@@ -338,4 +338,4 @@ def change_event(device: Device, change: DeviceChangeKind) -> OutboxEntry:
         change=change,
     )
     name = "updated" if change == "removed" else change
-    return OutboxEntry(device_event(device.tenant, device.id, name), fit_event(event))
+    return OutboxEntry(device_event(device.tenant, device.id, name), encode_shortened_event(event))

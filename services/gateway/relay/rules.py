@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from libs.common.bus.accounts import (
-    ACKS,
-    CREATE,
-    PULL,
-    PULL_LIFE,
-    STREAM,
+    ACK_SUBJECTS,
+    CREATE_CONSUMER_SUBJECT,
+    MAX_PULL_SECONDS,
+    PULL_SUBJECT,
+    RELAYED_STREAM,
     application_user,
     device_inbox_prefix,
     inbox_prefix,
@@ -25,7 +25,7 @@ LONGEST_MESSAGE_ID = 256
 """Maximum characters of a message id."""
 MESSAGE_ID = "Nats-Msg-Id"
 _BATCH = "Nats-Batch-Id"
-_PULL_LIFE_NS = PULL_LIFE * 1_000_000_000
+_PULL_LIFE_NS = MAX_PULL_SECONDS * 1_000_000_000
 
 
 class RejectedError(Exception):
@@ -51,12 +51,12 @@ class Sender(NamedTuple):
 
 
 def parse_sender(subject: str) -> Sender:
-    """Return the sender of a `subject` that matches `RELAYED`."""
+    """Return the sender of a `subject` that matches `RELAYED_SUBJECTS`."""
     parts = subject.split(".")
     if parts[0] == "thing":
         return Sender(parts[1], f"{device_inbox_prefix(parts[1])}.")
     if parts[0] == "$JS":
-        user = application_user(parts[parts.index(STREAM) + 1])
+        user = application_user(parts[parts.index(RELAYED_STREAM) + 1])
     else:
         user = integration_user(parts[-1])
     return Sender(user, f"{inbox_prefix(user)}.")
@@ -163,8 +163,8 @@ def checked_creation(subject: str, body: bytes) -> bytes:
         raise RejectedError(f"not a durable pull consumer: {error}") from error
     client_id = subject.split(".")[5]
     config = creation.config
-    if creation.stream_name != STREAM:
-        raise RejectedError(f"stream_name must be {STREAM}")
+    if creation.stream_name != RELAYED_STREAM:
+        raise RejectedError(f"stream_name must be {RELAYED_STREAM}")
     if {config.name or client_id, config.durable_name} != {client_id}:
         raise RejectedError("name and durable_name must be the client id")
     if config.filter_subjects or config.filter_subject != ".".join(subject.split(".")[6:]):
@@ -239,8 +239,8 @@ def _limit_ack(body: bytes) -> bytes:
 
 def checked_body(pattern: str, subject: str, body: bytes) -> bytes:
     """Return the body to relay, with limits applied; raise `RejectedError`."""
-    if pattern == PULL:
+    if pattern == PULL_SUBJECT:
         return checked_pull(body)
-    if pattern == CREATE:
+    if pattern == CREATE_CONSUMER_SUBJECT:
         return checked_creation(subject, body)
-    return _limit_ack(body) if pattern == ACKS else body
+    return _limit_ack(body) if pattern == ACK_SUBJECTS else body

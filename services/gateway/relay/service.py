@@ -19,11 +19,11 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus
 from libs.common.bus.accounts import (
-    ACKS,
-    INTEGRATION_MESSAGES,
-    PULL,
-    RELAYED,
-    REPORTS,
+    ACK_SUBJECTS,
+    INTEGRATION_SUBJECTS,
+    PULL_SUBJECT,
+    RELAYED_SUBJECTS,
+    UPLINK_SUBJECTS,
     relay_subject,
 )
 from libs.common.bus.publishing import publish_frame, write_frames
@@ -66,9 +66,9 @@ _integration_request = msgspec.json.Decoder(_IntegrationRequest)
 
 def _request_rates(pattern: str, sender: Sender, body: bytes) -> dict[tuple[str, str | None], int]:
     """Return the rates of a request by bucket: its sender, and the tenant that it names."""
-    if pattern == ACKS:
-        return {(sender.user, ACKS): ACKNOWLEDGEMENT_RATE}
-    if pattern not in INTEGRATION_MESSAGES:
+    if pattern == ACK_SUBJECTS:
+        return {(sender.user, ACK_SUBJECTS): ACKNOWLEDGEMENT_RATE}
+    if pattern not in INTEGRATION_SUBJECTS:
         return {(sender.user, None): REQUEST_RATE}
     try:
         tenant = _integration_request.decode(body).tenant
@@ -107,7 +107,7 @@ class RelayQuota:
         """Count a message; raise `RejectedError` above a limit."""
         now = time.monotonic()
         tenant = self.tenant_of(sender)
-        if pattern == REPORTS:
+        if pattern == UPLINK_SUBJECTS:
             excess = self._messages.count(tenant, sender.user, 1, len(body), now)
             if excess is None:
                 return
@@ -123,7 +123,7 @@ class RelayQuota:
                 return
             limit, reason = "eachMessages", f"more than {exceeded[0]} requests per second"
         count_limited(limit, tenant)
-        answers = INTEGRATION_REQUEST_RATE if pattern in INTEGRATION_MESSAGES else REQUEST_RATE
+        answers = INTEGRATION_REQUEST_RATE if pattern in INTEGRATION_SUBJECTS else REQUEST_RATE
         if self._rejections.seconds_until(sender.user, 1, answers, now, FLOOD_SECONDS):
             self._floods.block(sender.user)
             raise RejectedError(reason, 429, answered=False)
@@ -135,7 +135,7 @@ log = logging.getLogger(__name__)
 
 QUEUE = "relay"
 """The queue group of all replicas."""
-TRACED_SUBJECTS = frozenset((REPORTS, *INTEGRATION_MESSAGES))
+TRACED_SUBJECTS = frozenset((UPLINK_SUBJECTS, *INTEGRATION_SUBJECTS))
 """Subjects whose messages begin a trace."""
 READ_MESSAGES, READ_BYTES = 10_000, 8 * 1024**2
 """Limits of messages that a subscription has read, but not queued; more are not acknowledged."""
@@ -171,7 +171,7 @@ class Relay:
 
     async def start(self) -> None:
         """Subscribe to the relayed subjects."""
-        for pattern in RELAYED:
+        for pattern in RELAYED_SUBJECTS:
             self._subscriptions.append(
                 await self._bus.client.subscribe(
                     pattern,
@@ -236,13 +236,13 @@ def _relay_frame(pattern: str, sender: Sender, message: Msg) -> bytes:
 
 def _error_frame(pattern: str, reply: str, rejected: RejectedError) -> bytes:
     """Return an error answer, as the service or JetStream would send it."""
-    if pattern in INTEGRATION_MESSAGES:
+    if pattern in INTEGRATION_SUBJECTS:
         headers = {ERROR_CODE_HEADER: str(rejected.code), ERROR_HEADER: rejected.reason}
         return publish_frame(reply, b"", headers)
-    if pattern == PULL:  # a client would take an answer with a body for an event
+    if pattern == PULL_SUBJECT:  # a client would take an answer with a body for an event
         headers = {"Status": str(rejected.code), "Description": rejected.reason}
         return publish_frame(reply, b"", headers)
-    kind = "pub_ack_response" if pattern == REPORTS else "consumer_create_response"
+    kind = "pub_ack_response" if pattern == UPLINK_SUBJECTS else "consumer_create_response"
     body = {
         "type": f"io.nats.jetstream.api.v1.{kind}",
         "error": {"code": rejected.code, "err_code": 0, "description": rejected.reason},

@@ -50,7 +50,7 @@ class LiveEvents:
             concurrency=MAX_CONCURRENT_TENANTS,
             lane=event_tenant,
             subjects=self._subjects,
-            fleeting=True,
+            ephemeral=True,
         )
 
     async def listen(self, tenant: str) -> None:
@@ -76,7 +76,7 @@ class LiveEvents:
         tenants = self.hub.tenants()
         try:
             if self._bus.is_connected:
-                await self.consumer.update()
+                await self.consumer.apply_subjects()
         finally:
             self._delivered |= tenants
             self._updating = None

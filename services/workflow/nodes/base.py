@@ -55,7 +55,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
     node_name: str
     hops: int
     """Number of flows that led to this run. Nodes send messages with `hops + 1`
-    (`libs.common.bus.hops.HOPS`), so that loops of flows end."""
+    (`libs.common.bus.hops.HOPS_HEADER`), so that loops of flows end."""
     dry_run: bool
     """Whether nodes only validate their actions, without changing or sending anything."""
     deadline: float

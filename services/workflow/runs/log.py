@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from libs.common.bus import OutboxEntry
-from libs.common.bus.fitting import fit_event
+from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.subjects import workflow_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import WorkflowFinished
@@ -117,7 +117,7 @@ def build_finished_event(run: Run) -> OutboxEntry:
         error=run.error or "",
     )
     subject = workflow_event(run.tenant, run.flow_id, "finished")
-    return OutboxEntry(subject, fit_event(body), headers=trace_header(run.cause.trace))
+    return OutboxEntry(subject, encode_shortened_event(body), headers=trace_header(run.cause.trace))
 
 
 class RunRetention:

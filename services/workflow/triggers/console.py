@@ -14,7 +14,7 @@ from litestar.di import NamedDependency
 from litestar.exceptions import ClientException
 from litestar.params import PathParameter
 
-from libs.common.bus.hops import HOPS, read_hops
+from libs.common.bus.hops import HOPS_HEADER, read_hops
 from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest, provide
@@ -108,7 +108,7 @@ async def _read_form(request: HttpRequest) -> dict[str, str]:
 
 
 def _read_hops(request: HttpRequest) -> int:
-    return read_hops({HOPS: request.headers.get(HOPS, "")})
+    return read_hops({HOPS_HEADER: request.headers.get(HOPS_HEADER, "")})
 
 
 def _check_size(body: bytes) -> None:

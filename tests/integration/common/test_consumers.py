@@ -69,9 +69,9 @@ async def test_a_consumer_applies_changed_subjects(bus: Bus):
         from_now=True,
     )
     async with running(bus, consumer):
-        await consumer.update()
+        await consumer.apply_subjects()
         wanted[:] = ["event.a.>"]
-        await consumer.update()
+        await consumer.apply_subjects()
         await bus.publish([OutgoingMessage(f"event.{one}.x", one.encode()) for one in "ab"])
         assert await received.get() == b"a"
         wanted[:] = ["event.b.>"]

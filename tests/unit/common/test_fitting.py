@@ -5,7 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus.fitting import LARGEST_EVENT, LONGEST_TEXT, MAX_NAMES, fit_event
+from libs.common.bus.fitting import (
+    MAX_EVENT_BYTES,
+    MAX_OMITTED_NAMES,
+    MAX_SHORTENED_TEXT_LENGTH,
+    encode_shortened_event,
+)
 from libs.common.contracts.events import (
     DeviceProfile,
     PropertiesReported,
@@ -27,15 +32,15 @@ def reported(properties: dict[str, Any]) -> PropertiesReported:
 
 
 def cut(event: msgspec.Struct) -> Any:
-    raw = fit_event(event)
-    assert len(raw) <= LARGEST_EVENT
+    raw = encode_shortened_event(event)
+    assert len(raw) <= MAX_EVENT_BYTES
     return msgspec.json.decode(raw, type=type(event))
 
 
 def test_an_event_that_fits_is_whole():
     """Nothing is left out, and nothing is said of it."""
     event = reported({"a": "x" * 250_000, "b": 1})
-    assert fit_event(event) == msgspec.json.encode(event)
+    assert encode_shortened_event(event) == msgspec.json.encode(event)
 
 
 def test_the_largest_properties_are_left_out_and_named():
@@ -48,8 +53,8 @@ def test_the_largest_properties_are_left_out_and_named():
 def test_many_omitted_parts_are_named_in_part_and_counted():
     """The length of the names is bounded, too."""
     kept = cut(reported({f"{n}{CONTROL * 300}": "x" * 5000 for n in range(500)}))
-    assert len(kept.omitted) == MAX_NAMES + 1
-    assert kept.omitted[-1] == f"and {500 - len(kept.properties) - MAX_NAMES} more"
+    assert len(kept.omitted) == MAX_OMITTED_NAMES + 1
+    assert kept.omitted[-1] == f"and {500 - len(kept.properties) - MAX_OMITTED_NAMES} more"
 
 
 def test_items_of_lists_and_ends_of_texts_are_omitted():
@@ -77,12 +82,12 @@ def test_items_of_lists_and_ends_of_texts_are_omitted():
         time_cost=1,
         error="e" * 2_000_000,
     )
-    assert (cut(run).error, cut(run).omitted) == ("e" * LONGEST_TEXT, ["error"])
+    assert (cut(run).error, cut(run).omitted) == ("e" * MAX_SHORTENED_TEXT_LENGTH, ["error"])
 
 
 def test_an_event_that_cannot_be_shortened_is_rejected():
     """Otherwise the server would close the connection."""
     event = reported({})
-    event.device = DeviceProfile(1, "S" * LARGEST_EVENT)
+    event.device = DeviceProfile(1, "S" * MAX_EVENT_BYTES)
     with pytest.raises(TooLarge):
-        fit_event(event)
+        encode_shortened_event(event)

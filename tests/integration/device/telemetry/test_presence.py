@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.bus.accounts import MQTT_SUBSCRIPTIONS
+from libs.common.bus.accounts import MAX_MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
 from libs.common.jobs import cancel_and_wait
 from libs.common.store.migrations import migrate
@@ -485,8 +485,8 @@ async def test_a_device_with_too_many_subscriptions_is_disconnected(world: World
     _, account = watching
     first, second = users("SN1", "SN2")
     account.open["A"] = [
-        msgspec.structs.replace(first, subscriptions=MQTT_SUBSCRIPTIONS + 1),
-        msgspec.structs.replace(second, subscriptions=MQTT_SUBSCRIPTIONS),
+        msgspec.structs.replace(first, subscriptions=MAX_MQTT_SUBSCRIPTIONS + 1),
+        msgspec.structs.replace(second, subscriptions=MAX_MQTT_SUBSCRIPTIONS),
     ]
     for number in (1, 2):
         await world.add(number)

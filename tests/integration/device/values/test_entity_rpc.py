@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from nats.js.errors import NotFoundError
 
-from libs.common.bus.hops import HOPS
+from libs.common.bus.hops import HOPS_HEADER
 from libs.common.bus.rpc import remote_error
 from libs.common.contracts.entities import (
     CALL_SERVICE,
@@ -114,7 +114,7 @@ async def test_the_event_has_the_hops_of_its_update(world: World):
     for hops, expected in ((3, "3"), (0, None)):
         await write(world, {key: hops}, hops)
         event = await world.clients.bus.js.get_last_msg("EVENTS", subject)
-        assert expected == (event.headers or {}).get(HOPS)
+        assert expected == (event.headers or {}).get(HOPS_HEADER)
 
 
 async def test_updates_of_a_request_are_independent(world: World):
@@ -145,7 +145,7 @@ async def test_updates_of_a_request_are_independent(world: World):
     for thing, hops in ((first, "1"), (second, "4")):
         subject = f"event.default.thing.{thing}.reported"
         event = await world.clients.bus.js.get_last_msg("EVENTS", subject)
-        assert hops == event.headers[HOPS]
+        assert hops == event.headers[HOPS_HEADER]
     command = await world.database["commands"].find_one({"thingId": lamp})
     assert command["hops"] == 3
 
@@ -167,7 +167,7 @@ async def test_a_device_confirms_with_the_hops_of_its_command(world: World):
             event = await world.clients.bus.js.get_last_msg("EVENTS", subject)
         except NotFoundError:
             return False
-        return bool((event.headers or {}).get(HOPS) == "2")
+        return bool((event.headers or {}).get(HOPS_HEADER) == "2")
 
     await world.until(told)
     assert {f"{key}.on": True} == await read(world, f"{key}.on")

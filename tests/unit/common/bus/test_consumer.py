@@ -78,8 +78,8 @@ async def test_heartbeats_keep_a_request_open(
     monkeypatch: pytest.MonkeyPatch, *, answered: bool
 ) -> None:
     """A request is open for longer than the server may be silent, and lost when it is silent."""
-    monkeypatch.setattr(client_module, "MAX_SILENCE", 0.15)
-    monkeypatch.setattr(client_module, "BACKOFF", 0.05)
+    monkeypatch.setattr(client_module, "MAX_SILENCE_SECONDS", 0.15)
+    monkeypatch.setattr(client_module, "REQUEST_RETRY_SECONDS", 0.05)
     message = SimpleNamespace(reply="ack")
     client: Any = Requests(message if answered else None)
     async with asyncio.timeout(10), client_module.MessageInbox(client) as inbox:

@@ -81,10 +81,10 @@ async def test_only_events_are_published_in_partitions() -> None:
     bus._partitions = EventPartitions(2, 2)
     subjects = ["event.t1.device.5.reported", "thing.S.up.report", "dead.uplink.S"]
 
-    placed = await bus.place([OutgoingMessage(subject, b"") for subject in subjects])
+    placed = await bus.address_partitions([OutgoingMessage(subject, b"") for subject in subjects])
 
     assert [one.subject for one in placed] == [partitioned_event(subjects[0], 2), *subjects[1:]]
-    assert await bus.place(placed) == placed
+    assert await bus.address_partitions(placed) == placed
 
 
 async def test_partitions_exist_before_publishers_use_them_and_close_before_events_return() -> None:

@@ -29,7 +29,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/commands/store.py CommandStore.__init__: NamedTasks",
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._run_streams: endless loop",
-        "libs/common/bus/consumer.py BatchConsumer._watch: endless loop",
+        "libs/common/bus/consumer.py BatchConsumer._measure_backlogs: endless loop",
         "libs/common/bus/wakeups.py Wakeups.publish: endless loop",
         "libs/common/bus/wakeups.py Wakeups.run: subscription",
         "libs/common/store_metrics.py StreamMetrics.run: repeat",
@@ -81,7 +81,7 @@ REASONS: dict[str, list[str]] = {
         "services/workflow/nodes/wiring.py ExternalClients.opened: ThreadPoolExecutor",
     ],
     "Ingest writes one transaction per batch of all tenants; slow codecs have lanes (`slow.py`).": [
-        "libs/common/bus/consumer.py _Overlapping.__init__: Semaphore",
+        "libs/common/bus/consumer.py _OverlappingBatches.__init__: Semaphore",
         "services/device/telemetry/wiring.py wire_ingest: BatchConsumer without lanes",
         "services/device/members/shapes.py ShapeUpdater.__init__: Lock",
     ],

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from libs.common.bus.accounts import INTEGRATION_MESSAGES, PULL
+from libs.common.bus.accounts import INTEGRATION_SUBJECTS, PULL_SUBJECT
 from libs.common.limits.meter import BURST_SECONDS
 from services.gateway.relay import service as module
 from services.gateway.relay.rules import RejectedError, Sender
@@ -17,7 +17,7 @@ from services.gateway.relay.service import (
 
 APPLICATION = Sender("app.one", "_INBOX.app.one.")
 INTEGRATION = Sender("integration.one", "_INBOX.integration.one.")
-REPORT = INTEGRATION_MESSAGES[1]
+REPORT = INTEGRATION_SUBJECTS[1]
 
 
 class Tenants:
@@ -43,14 +43,14 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
     for _ in range(int(REQUEST_RATE * BURST_SECONDS)):
-        quota.count(PULL, APPLICATION, b"")
+        quota.count(PULL_SUBJECT, APPLICATION, b"")
     for _ in range(int(REQUEST_RATE * FLOOD_SECONDS)):
         with pytest.raises(RejectedError) as refused:
-            quota.count(PULL, APPLICATION, b"")
+            quota.count(PULL_SUBJECT, APPLICATION, b"")
         assert refused.value.answered
     assert floods.ended == []
     with pytest.raises(RejectedError) as refused:
-        quota.count(PULL, APPLICATION, b"")
+        quota.count(PULL_SUBJECT, APPLICATION, b"")
     assert not refused.value.answered
     assert floods.ended == ["app.one"]
 

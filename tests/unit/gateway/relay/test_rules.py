@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from libs.common.bus.accounts import ACKS, CREATE, INTEGRATION_MESSAGES, PULL, RELAYED, REPORTS
+from libs.common.bus.accounts import (
+    ACK_SUBJECTS,
+    CREATE_CONSUMER_SUBJECT,
+    INTEGRATION_SUBJECTS,
+    PULL_SUBJECT,
+    RELAYED_SUBJECTS,
+    UPLINK_SUBJECTS,
+)
 from services.gateway.relay.rules import (
     RejectedError,
     Sender,
@@ -31,12 +38,12 @@ def creation(stream: str = "EVENTS", **changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("pattern", "subject", "user"),
     [
-        (REPORTS, "thing.Ab1.up.report", "Ab1"),
-        (PULL, "$JS.API.CONSUMER.MSG.NEXT.EVENTS.app1", "app.app1"),
-        (CREATE, CREATION, "app.app1"),
-        (ACKS, "$JS.ACK.EVENTS.app1.1.2.3.4.5", "app.app1"),
-        (INTEGRATION_MESSAGES[0], "rpc.management.announce_integration.lamps", "integration.lamps"),
-        (INTEGRATION_MESSAGES[1], "rpc.device.report.lamps", "integration.lamps"),
+        (UPLINK_SUBJECTS, "thing.Ab1.up.report", "Ab1"),
+        (PULL_SUBJECT, "$JS.API.CONSUMER.MSG.NEXT.EVENTS.app1", "app.app1"),
+        (CREATE_CONSUMER_SUBJECT, CREATION, "app.app1"),
+        (ACK_SUBJECTS, "$JS.ACK.EVENTS.app1.1.2.3.4.5", "app.app1"),
+        (INTEGRATION_SUBJECTS[0], "rpc.management.announce_integration.lamps", "integration.lamps"),
+        (INTEGRATION_SUBJECTS[1], "rpc.device.report.lamps", "integration.lamps"),
     ],
 )
 def test_the_subject_names_the_sender(pattern, subject, user):
@@ -46,7 +53,7 @@ def test_the_subject_names_the_sender(pattern, subject, user):
 
 def test_every_relayed_subject_has_a_speaker_with_an_inbox_of_its_own():
     """No two kinds of speakers share inboxes."""
-    inboxes = {parse_sender(one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED}
+    inboxes = {parse_sender(one.replace(">", "x")).inbox.split(".")[1] for one in RELAYED_SUBJECTS}
 
     assert inboxes == {"sn", "app", "integration"}
 
@@ -184,17 +191,21 @@ def test_an_invalid_request_for_events_is_rejected(body):
 @pytest.mark.parametrize("body", [b"", b"+ACK", b"-NAK", b'-NAK {"delay":5}', b"+WPI", b"+TERM"])
 def test_acknowledgements_are_forwarded(body):
     """This holds for every kind that JetStream knows."""
-    assert checked_body(ACKS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == body
+    assert checked_body(ACK_SUBJECTS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == body
 
 
 def test_an_acknowledgement_that_asks_for_more_is_bounded():
     """As a request for events is."""
     body = b'+NXT {"batch":50000}'
 
-    assert checked_body(ACKS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == b'+NXT {"batch":10000}'
+    assert (
+        checked_body(ACK_SUBJECTS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == b'+NXT {"batch":10000}'
+    )
 
 
-@given(st.binary(max_size=200), st.sampled_from([PULL, CREATE, ACKS]))
+@given(
+    st.binary(max_size=200), st.sampled_from([PULL_SUBJECT, CREATE_CONSUMER_SUBJECT, ACK_SUBJECTS])
+)
 def test_whatever_a_body_is_it_is_passed_on_or_refused(body, pattern):
     """Nothing else fails."""
     with contextlib.suppress(RejectedError):

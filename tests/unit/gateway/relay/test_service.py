@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from nats.aio.msg import Msg
 
-from libs.common.bus.accounts import REPORTS
+from libs.common.bus.accounts import UPLINK_SUBJECTS
 from libs.common.jobs import cancel_and_wait
 from services.gateway.relay import service as module
 from services.gateway.relay.rules import Sender
@@ -47,7 +47,7 @@ class World:
     async def say(self, sn: str, number: int, padding: int = 0) -> None:
         data = str(number).encode().rjust(padding, b"0")
         message = Msg(None, f"thing.{sn}.up.report", "", data)  # type: ignore[arg-type]
-        await self.relay._enqueue(REPORTS, message)
+        await self.relay._enqueue(UPLINK_SUBJECTS, message)
 
     async def passed_on(self) -> list[tuple[str, int]]:
         """Pass on everything, and return what was said, in order."""
