@@ -17,7 +17,7 @@ from services.device.lorawan.codec_scripts import DECODER_ENTRY_POINTS, find_ent
 from services.device.lorawan.frame_decoder import BUDGET_SPENT_REASON
 from services.device.lorawan.frame_store import FRAMES_COLLECTION
 from services.device.telemetry.folded_values import MAX_TOTAL_BYTES, TOO_LARGE_REASON
-from services.device.telemetry.ledger import LedgerTotals, Totals
+from services.device.telemetry.ledger import LedgerTotals
 from services.device.telemetry.partitions import KEY_FORMAT
 from services.device.things.codec_model import Codec
 from services.device.things.product_model import ProductCodec
@@ -311,7 +311,7 @@ async def test_a_codec_that_loops_is_soon_asked_no_more(world: World):
     assert "the codec takes too long" in refused
     assert len(refused) == 12
     assert refused[-1] == f"the codec {BUDGET_SPENT_REASON}"
-    assert await world.totals() == Totals(stored=12, rejected=12)
+    assert await world.totals() == LedgerTotals(stored=12, rejected=12)
 
 
 async def test_nothing_is_kept_of_the_bytes_of_a_frame_with_a_write_only_value(world: World):
