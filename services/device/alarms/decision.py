@@ -62,7 +62,7 @@ class AlarmTransition(NamedTuple):
 
 
 class FoldStart(NamedTuple):
-    """Where the evaluation of a state begins."""
+    """The time and checkpoint from which an evaluation folds readings."""
 
     at: int
     """Time from which readings are needed, ms."""
@@ -78,7 +78,7 @@ class ReadingWindow(NamedTuple):
     start: FoldStart
     rows: Sequence[TimedValue]
     read_at: int
-    """When they were read, ms."""
+    """When the readings were read from history, ms."""
     complete: bool = True
     """Whether history has no newer readings."""
 

@@ -48,7 +48,7 @@ class Evaluation:
 
     compiled: CompiledRule
     state: State
-    """The state as it was read last."""
+    """The stored state as it was read last."""
     oldest: int = 0
     """Time of the oldest reading to fold in, ms; 0 if any reading may be missing in the state."""
     earliest: int = 0

@@ -296,9 +296,9 @@ def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
 QUERY_INTERVAL_SECONDS = 0.5
 """Seconds between two queries for due states."""
 STATES_PER_TURN = 500
-"""States of a tenant in one turn."""
+"""Maximum states of a tenant that are handled in one turn."""
 CONCURRENT_TURNS = 8
-"""Concurrent turns of tenants."""
+"""Tenants whose due states a process evaluates at the same time."""
 
 
 @dataclass(frozen=True)

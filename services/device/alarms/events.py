@@ -23,9 +23,9 @@ class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     values: dict[int, Any]
     """Value by rule id; None for a silence that a report has ended."""
     ts: int
-    """When it was measured, ms."""
+    """When the values were measured, ms."""
     sequence: int
-    """Sequence of its message in `UPLINK`."""
+    """Sequence in `UPLINK` of the message with the values."""
     received: int = 0
     """When it arrived, ms; 0 if an older version published it."""
     earliest: int = 0

@@ -18,7 +18,7 @@ ALARMS_TOPIC = "alarms"
 
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
 MAX_DURATION_SECONDS = 30 * 86_400
-"""Maximum of a duration or a silence."""
+"""Maximum seconds of a duration or a silence."""
 LONGEST_PATH = 512
 """Maximum characters of the path of a property."""
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -159,7 +159,7 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     settles: int | None = None
     """When it must be evaluated from `checkpoint` because its status changed, ms."""
     revision: int = 0
-    """Incremented by each change."""
+    """Incremented by each write, so that concurrent writes are noticed."""
     changed: int = 0
     """Time of the last change (ms), by which processes find changed states."""
 
@@ -172,7 +172,7 @@ class Alarm(msgspec.Struct, rename="camel", kw_only=True):
     rule: int | None = None
     """None for an alarm of a flow."""
     state: str | None = None
-    """Key of its state."""
+    """Key of the state of its rule for the device."""
     flow: int | None = None
     key: str | None = None
     """Key that the flow chose; a device has one open alarm per key."""
@@ -212,7 +212,7 @@ def new_state(rule: Rule, device: int) -> State:
 
 
 def state_key(rule: int, generation: int, device: int) -> str:
-    """Return the natural key of a state."""
+    """Return the stored key of a state."""
     return f"{rule}.{generation}.{device}"
 
 

@@ -36,7 +36,7 @@ from services.device.telemetry.partitions import (
 from services.device.telemetry.uplink import MQTT_PREFIX, SEQUENCE_BITS, global_sequence
 
 ROWS_PER_READ = 5000
-"""Rows of one read."""
+"""Maximum rows of one read of history."""
 HistoryCondition = ValueCondition | EventCondition
 """A condition whose check needs stored values or events."""
 EVENT_ID_FIELD = "e"
@@ -50,7 +50,7 @@ class StoredReport(NamedTuple):
     sequence: int
     arrival: int
     values: dict[str, Any]
-    """Values by field of history."""
+    """Values by field of history, for example `p.temperature`."""
 
 
 class HistoryReader:
@@ -153,7 +153,7 @@ def _to_stored_report(document: Document, paths: Mapping[str, tuple[str, ...]]) 
 
 NOT_FOUND_CODE = 404
 REQUEST_TIMEOUT_SECONDS = 5.0
-"""Seconds."""
+"""Seconds until a request to read a message of a stream fails."""
 
 
 class UnstoredMessage(NamedTuple):

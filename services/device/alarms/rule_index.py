@@ -48,7 +48,7 @@ class PropertyRules:
     above: float = -math.inf
     below: float = math.inf
     ordered: bool = True
-    """Whether all rules compare numbers."""
+    """Whether each rule compares numbers by greater or less, so that a range can exclude it."""
 
     def add_rule(self, compiled: CompiledRule, condition: ValueCondition) -> None:
         """Add a rule, and narrow the range of numbers that meet no condition."""
@@ -84,7 +84,7 @@ _NORMAL_STATE = _KnownState(0, "NORMAL", 0, 0)
 
 
 class _UncertainState(NamedTuple):
-    """A state that may change soon."""
+    """A state for which an evaluation was requested, so that it may change soon."""
 
     until: float
     """Monotonic time after which the state is certain."""

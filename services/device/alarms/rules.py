@@ -141,7 +141,7 @@ class RuleStore:
             await self._rules.update_one({**query, "ending": False}, {"$unset": {"todo": ""}})
 
     async def mark_deleted_for_device(self, tenant: str, device_id: int) -> None:
-        """Delete the rules of a deleted device."""
+        """Hide the rules of a deleted device and end their states."""
         self._wakeups.notify(ALARMS_TOPIC)
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         await self._rules.update_many({"tenant": tenant, "device": device_id}, change)

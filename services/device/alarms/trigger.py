@@ -42,7 +42,7 @@ class RuleIndexCache:
         self._alarms = alarms
         self._updated_ms: int | None = None
         self._valid_until = 0.0
-        """Monotonic time."""
+        """Monotonic time at which the index must be updated."""
         self._lock = asyncio.Lock()
 
     async def get_current(self) -> RuleIndex:

@@ -48,7 +48,7 @@ OPERATORS_BY_COLUMN: Mapping[str, Sequence[str]] = {
     "ENTITY_TAGS": ("ANY_EQUALS", "CONTAINS", "NOT_CONTAINS", "EQ", *_EMPTY_OPERATORS),
     "DEVICE_ID": ("EQ",),
 }
-"""Operators of each column."""
+"""Operators that a filter of a column may have, by column."""
 _CHOICES_BY_COLUMN = {"ENTITY_TYPE": get_args(EntityType), "ENTITY_VALUE_TYPE": get_args(ValueType)}
 MemberTest = Callable[[Member, MemberSet], bool]
 
@@ -309,11 +309,11 @@ class EntityOrder:
         return self.things[1] < 0
 
     def group_key(self, member: Member) -> GroupKey:
-        """Return the group of a member."""
+        """Return the values that identify the group of a member."""
         return tuple(_MEMBER_SORT_KEYS[name](member) for name, _ in self.groups)
 
     def sorted_groups(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
-        """Return groups in order."""
+        """Return groups sorted by their criteria."""
         ordered_groups = list(groups)
         for at in range(len(self.groups) - 1, -1, -1):
             ordered_groups.sort(key=itemgetter(at), reverse=self.groups[at][1] < 0)

@@ -46,7 +46,7 @@ from services.device.things.deleted_things import DeletedThings
 from services.device.things.thing_store import ThingStore
 
 ChangeMembers = Callable[[list[Member]], list[Member]]
-"""Returns the new members of a thing."""
+"""Returns the new members of a thing from its current ones."""
 
 T = TypeVar("T")
 

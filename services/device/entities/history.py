@@ -49,7 +49,7 @@ MAX_ROUNDED_MEAN = 1e15
 
 @dataclass(frozen=True)
 class EntityHistory:
-    """History of entities for users."""
+    """Reads history of entities for users."""
 
     entities: EntityService
     store: ValueStore

@@ -47,7 +47,7 @@ class TimeSpan:
 
 @dataclass(frozen=True, slots=True)
 class HistoryScan:
-    """Query of one collection."""
+    """A query that reads values from one collection."""
 
     collection: str
     match: dict[str, Any]

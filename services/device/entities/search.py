@@ -72,7 +72,7 @@ from services.device.things.visibility import (
 MAX_ROWS_WITH_EVENTS = 200
 """Maximum rows of a page in which events have outputs, because each kind needs a query."""
 MAX_LISTED_ENTITIES = 10_000
-"""Maximum entities of a response."""
+"""Maximum entities of a list, and of a page."""
 IntegrationsById = Mapping[str, IntegrationSummary]
 
 

@@ -22,7 +22,7 @@ from services.device.things.model import ModelKey
 from services.device.things.visibility import Condition
 
 DeviceCountByModel = Mapping[ModelKey, int]
-"""Devices by model."""
+"""Number of devices by model."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ _DEVICE_KEY_PARTS = 3
 
 
 class MemberFilter:
-    """Filters that depend on members only."""
+    """Filters of a search that depend on members only, not on their things."""
 
     def __init__(self, search: SearchEntities) -> None:
         self._types = frozenset(search.entity_type or ())
@@ -148,7 +148,7 @@ class Keyword:
 
 
 class KeyPrefix(Keyword):
-    """Test for the start of keys."""
+    """A search text that matches the start of entity keys."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, {}, names=False)
@@ -191,7 +191,7 @@ class KeyPrefix(Keyword):
 
 
 class KeySuffix(Keyword):
-    """Test for the end of keys."""
+    """A search text that matches the end of entity keys."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, {}, names=False)

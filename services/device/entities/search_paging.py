@@ -38,7 +38,7 @@ class DeviceSelection:
 
 
 class OutdatedCounts(Exception):
-    """Devices have changed since they were counted."""
+    """Raised when devices have changed since they were counted."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from services.device.things.device_store import DeviceStore
 from services.device.things.model import Device
 from services.device.things.thing_store import EntityNames, change_name
 
-CONCURRENT_LOOKUPS = 16
+CONCURRENT_EVENT_LOOKUPS = 16
 """Kinds of events that are looked up at the same time."""
 
 EntriesByKey = dict[str, Any]
@@ -98,7 +98,7 @@ class ValueReader:
         calls = (
             partial(self._find_last_event, thing, name) for (_, name), thing in by_kind.items()
         )
-        rows = await gather_limited(CONCURRENT_LOOKUPS, calls)
+        rows = await gather_limited(CONCURRENT_EVENT_LOOKUPS, calls)
         for (thing_id, name), row in zip(by_kind, rows, strict=True):
             if row is not None:
                 entry = {"v": row["o"], "t": KEY_FORMAT.unpack(bytes(row["_id"]))[1]}
@@ -120,7 +120,7 @@ class ValueReader:
 
 
 def without_times(entries: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values without their times."""
+    """Return the value of each entry by key, without its time."""
     return {key: entry["v"] for key, entry in entries.items()}
 
 

@@ -60,7 +60,7 @@ class EntityCaller:
     client: IntegrationClient
     rpc: RpcClient
     seconds: float
-    """Timeout of a device or a flow."""
+    """Seconds after which a device or a flow is late."""
 
     async def call(self, principal: Principal, body: CallEntityServices) -> CallResult:
         """Call services and return their outputs by name, merged.

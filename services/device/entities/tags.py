@@ -77,7 +77,7 @@ class Tag(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TagStore(ThingDataStore):
-    """Collections `entity_tags` and `tagged_entities`."""
+    """Reads and writes tags, and the tags of entities."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._mongo = mongo
@@ -230,7 +230,7 @@ _REQUIRED_FIELDS_BY_OPERATION = {
     "REMOVE": ("removed_tag_ids",),
     "REPLACE": ("added_tag_ids", "removed_tag_ids"),
 }
-"""Fields that an operation requires."""
+"""Fields of the request that each operation requires."""
 
 
 class EntityTags:
@@ -304,7 +304,7 @@ class EntityTags:
 def _apply_operation(
     operation: str, current: list[int], added: list[int], removed: frozenset[int]
 ) -> list[int]:
-    """Return the new tags of an entity."""
+    """Return the ids of an entity's tags after an operation."""
     if operation == "OVERWRITE":
         return added
     if operation == "REPLACE" and removed.isdisjoint(current):

@@ -24,7 +24,7 @@ class CodecCall(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
-    """Calls of one codec."""
+    """Request to run calls of one codec."""
 
     version: str
     calls: list[CodecCall]

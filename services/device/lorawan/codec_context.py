@@ -15,7 +15,7 @@ from services.device.things.codec_model import Codec, CodecFailed
 ENGINE_SCRIPT = Path(__file__).with_name("engine.js").read_text()
 BUFFER_SCRIPT = Path(__file__).with_name("buffer.js").read_text()
 MAX_CONTEXT_BYTES = 16 * 1024 * 1024
-"""Maximum bytes of a context."""
+"""Maximum bytes of memory of a JavaScript context."""
 MAX_STACK_BYTES = 256 * 1024
 """Maximum bytes of its stack."""
 MAX_CALL_SECONDS = 0.1

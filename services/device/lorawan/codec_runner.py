@@ -78,7 +78,7 @@ class TimeBudget:
 
 
 class CodecBudgets:
-    """Accounts of codecs and of their tenants."""
+    """Budgets of processor time: one per codec, and one per tenant for all its codecs."""
 
     def __init__(self, codec_rate: float = 0.02, tenant_rate: float = 0.05) -> None:
         """Set the rates at which accounts grow, in seconds of the processor per second."""

@@ -136,7 +136,7 @@ ENCODER_ENTRY_POINTS = {
 }
 ENTRY_POINTS = (*DECODER_ENTRY_POINTS, *ENCODER_ENTRY_POINTS)
 BYTE_VALUES = 256
-"""Values of a byte."""
+"""Number of values that a byte can have."""
 
 
 class DecodedUplink(NamedTuple):

@@ -34,7 +34,7 @@ from services.device.things.codec_model import Codec, CodecFailed
 
 MAX_LOADED_CODECS = 8
 """Maximum number of loaded codecs."""
-MAX_ADDED_BYTES = 192 * 1024 * 1024
+MAX_ADDED_MEMORY_BYTES = 192 * 1024 * 1024
 """Bytes that the process may use in addition to its initial memory."""
 MAX_RESULT_LEVELS = 500
 """Maximum levels of a result; the service itself handles more."""
@@ -62,7 +62,7 @@ def main() -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
     sys.setrecursionlimit(MAX_RESULT_LEVELS)
-    confine(MAX_ADDED_BYTES, timer=True)
+    confine(MAX_ADDED_MEMORY_BYTES, timer=True)
     loaded: OrderedDict[str, ReloadableCodec] = OrderedDict()
     while (request := read_frame(0)) is not None:
         write_frame(1, _encode_response(_handle_request(loaded, _decode_request(request))))

@@ -24,7 +24,7 @@ from services.device.lorawan.frame_store import (
 )
 from services.device.telemetry.batch import Batch, KeptFrame, RejectedUplink, ValidReport
 from services.device.telemetry.events import concerns_write_only
-from services.device.telemetry.ports import FrameDecoder
+from services.device.telemetry.ports import FrameDecoder, LateTenants
 from services.device.telemetry.retention import Retention
 from services.device.telemetry.uplink import MAX_CLOCK_AHEAD_MS, Uplink, choose_frame_time
 from services.device.things.codec_model import Codec
@@ -67,7 +67,7 @@ class CodecFrameDecoder(FrameDecoder):
     )
     """Unfinished calls of late codecs, by tenant."""
 
-    async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
+    async def decode(self, batch: Batch, *, wait: bool) -> LateTenants:
         """Decode the undecoded frames of a batch and add the results to it.
 
         Return the tenants whose codecs are late. Their frames stay undecoded, and the next call

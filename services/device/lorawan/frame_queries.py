@@ -18,7 +18,7 @@ FRAMES_PER_VALUE_READ = 32
 
 @dataclass(frozen=True)
 class FrameService:
-    """Pages of frames."""
+    """Lists frames of devices in pages."""
 
     store: FrameStore
     partitions: Partitions

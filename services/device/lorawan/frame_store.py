@@ -46,7 +46,7 @@ def frame_identity(name: bytes, lap: int) -> bytes:
 
 
 class StoredFrame(NamedTuple):
-    """A frame in MongoDB."""
+    """Identity and key of a frame in MongoDB."""
 
     identity: bytes
     key: bytes
@@ -110,7 +110,7 @@ def split_repeated(
 
 FRAMES_COLLECTION = "frames"
 REDECODE_PROJECTION = ["f", "w", "h"]
-"""Fields that re-decoding needs."""
+"""Stored fields of a frame that re-decoding needs."""
 IDENTITY_DAYS = 2
 """Days after which the identity of a frame without data storage expires."""
 

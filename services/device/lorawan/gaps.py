@@ -110,7 +110,7 @@ class TrackedGap(Gap, kw_only=True):
     asked: int | None = None
     """Time of the last request for it to the device, ms."""
     found: int | None = None
-    """Readings in history at the last check."""
+    """Number of readings within the gap that history had at the last check."""
     reason: str | None = None
 
 
@@ -174,7 +174,7 @@ FRAMES_PER_PAGE_READ = 2000
 
 @dataclass(frozen=True)
 class GapService:
-    """Pages of gaps."""
+    """Lists gaps of devices in pages."""
 
     frames: FrameStore
     gaps: GapStore
@@ -208,7 +208,7 @@ class GapService:
 
 
 def _previous_key(key: bytes) -> bytes:
-    """Return the last key below another."""
+    """Return the greatest key that is less than another."""
     return (int.from_bytes(key) - 1).to_bytes(len(key))
 
 

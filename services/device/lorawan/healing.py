@@ -56,7 +56,7 @@ class HealingState(msgspec.Struct, kw_only=True):
     command: int | None = None
     """Id of the requesting command; None until the command is stored."""
     found: int = 0
-    """Readings of the gap in history."""
+    """Number of readings within the gap that history has."""
     since: int = 0
     """When `found` last grew, or the device was asked."""
 
@@ -93,7 +93,7 @@ CONCURRENT_TENANTS = 4
 CHECK_INTERVAL_SECONDS = 30.0
 """Minimum seconds between two checks of all devices of a tenant."""
 DEVICES_PER_TURN = 50
-"""Devices of one turn of their tenant."""
+"""Devices that are checked in one turn of their tenant."""
 FRAMES_PER_CHECK = 2000
 """Maximum frames of a device per check."""
 MAX_GAPS_PER_CHECK = 20
@@ -105,7 +105,7 @@ LATE_FRAME_MS = 300_000
 NO_READINGS_TIMEOUT_MS = 3_600_000
 """Time without new readings after which a request is over."""
 UNSENT_REQUEST_TIMEOUT_MS = 600_000
-"""Time after which a request without a command is over: its process ended."""
+"""Time after which a request without a command is over: the process ended before it."""
 HOUR_MS = 3_600_000
 END_OF_TIME_MS = 2**53
 MAX_REQUESTS_PER_GAP = 3

@@ -35,7 +35,7 @@ FrameAndResult = tuple[Document, DecodeResult]
 
 
 class _Replacement(NamedTuple):
-    """A record of history to be replaced."""
+    """The new values of a record of history."""
 
     key: bytes
     properties: Document
@@ -51,7 +51,7 @@ class HistoryChanges:
 
     thing: Thing
     stamp: str
-    """Versions of codec and TSL."""
+    """Versions of codec and TSL, as `format_decoder_versions` writes them."""
     frames: list[UpdateOne] = field(default_factory=list)
     same: list[bytes] = field(default_factory=list)
     """Frames with the same past readings and faults as before."""
@@ -118,7 +118,7 @@ def build_replacements_by_week(
             yield week, UpdateMany({"_id": key_range(together)}, [{"$set": {"p": change}}])
 
 
-def has_single_record(row: Document, result: DecodeResult) -> bool:
+def has_one_accepted_record(row: Document, result: DecodeResult) -> bool:
     """Return whether a frame has one record in history and was never rejected."""
     return bool(result.properties) and not result.past and "h" not in row and "w" not in row
 

@@ -48,7 +48,7 @@ QUERY_INTERVAL_SECONDS = 0.5
 INGEST_SETTLED_MS = 15_000
 """Time after which ingest has stored the last frame that the previous codec decoded."""
 DEVICES_PER_LOOKUP = 192
-"""Devices that are looked up together."""
+"""Devices whose ids are read together."""
 CONCURRENT_READS, DEVICES_PER_WRITE = 32, 8
 """Devices whose frames are read at the same time, and devices of one transaction."""
 ROWS_PER_READ = 1000

@@ -27,7 +27,7 @@ from services.device.lorawan.redecode_changes import (
     equals_exactly,
     expected_records,
     group_by_week,
-    has_single_record,
+    has_one_accepted_record,
     key_week,
 )
 from services.device.lorawan.redecode_service import DeviceProgress, RedecodeJob
@@ -136,7 +136,7 @@ class Redecoder:
             return list(frames), []
         looked, plain = list[FrameAndResult](), list[FrameAndResult]()
         for frame in frames:
-            (plain if has_single_record(*frame) else looked).append(frame)
+            (plain if has_one_accepted_record(*frame) else looked).append(frame)
         return looked, plain
 
     async def _find_history(self, frames: Iterable[FrameAndResult]) -> dict[bytes, Document]:

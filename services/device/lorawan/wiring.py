@@ -35,7 +35,7 @@ from services.device.things.wiring import ThingsPackage
 
 @dataclass(frozen=True, kw_only=True)
 class CodecsPackage:
-    """Codecs of products, and stored frames."""
+    """Interface to codecs and stored frames for other packages."""
 
     workers: CodecWorkers
     cache: CodecCache

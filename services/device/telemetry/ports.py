@@ -11,12 +11,15 @@ from services.device.telemetry.batch import Batch, KeptFrame, ValidReport
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
+LateTenants = set[str]
+"""Tenants whose codecs have not finished in time."""
+
 
 class FrameDecoder(Protocol):
     """Decodes frames with the codecs of their products, and builds their documents."""
 
     @abstractmethod
-    async def decode(self, batch: Batch, *, wait: bool) -> set[str]:
+    async def decode(self, batch: Batch, *, wait: bool) -> LateTenants:
         """Decode the undecoded frames of a batch and add the results to it.
 
         Return the tenants whose codecs are late. Their frames stay undecoded, and the next call

@@ -324,7 +324,7 @@ def _entity_response(entity: Entity) -> DeviceEntity:
 
 
 def _set_widget_entities(device: DeviceResponse, thing: EntityThing) -> None:
-    """Add the entities that widgets show."""
+    """Set the entities of a device that widgets of consoles show."""
     device.important_entities = _to_list_entities(thing, select_important_members(thing.members))
     device.common_entities = _to_list_entities(thing, COMMON_MEMBERS.list_in_tree_order())
 

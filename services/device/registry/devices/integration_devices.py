@@ -1,4 +1,4 @@
-"""Devices of integrations, added by the service of their integration."""
+"""Devices of integrations, which a service of their integration adds."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ class DeviceDraft:
     """The user who adds it; None when the integration adds it by itself."""
     new: NewDevice
     params: Mapping[str, Any] = field(default_factory=dict)
-    """The inputs of the integration's service."""
+    """Inputs by name of the integration's service that adds devices."""
     group_name: str = ""
     """The group of the device, created if missing; blank for no group."""
     location: Location | None = None

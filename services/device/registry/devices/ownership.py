@@ -80,11 +80,11 @@ CONCURRENT_TENANTS = 2
 SEARCH_INTERVAL_SECONDS = 300.0
 """Seconds between two searches for orphans."""
 DEVICES_PER_READ = 20
-"""Devices that are read together."""
+"""Devices of a deleted application that are released in one step."""
 
 
 class ApplicationClient:
-    """Asks `auth` for applications."""
+    """Reads applications from `auth`."""
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
@@ -170,7 +170,7 @@ class _OwnerChanged(Exception):
 
 @dataclass(frozen=True)
 class DeviceAssigner:
-    """Answers `give_device` and `take_device`; both are idempotent."""
+    """Assigns devices to applications and back to users, by two idempotent operations."""
 
     store: DeviceStore
     orphans: OrphanCleaner

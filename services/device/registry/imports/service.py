@@ -100,7 +100,7 @@ ROWS_PER_ITERATION, CONCURRENT_KEYS = 100, 16
 
 @dataclass(frozen=True, kw_only=True)
 class ImportService:
-    """Imports on behalf of users."""
+    """Operations of users on imports."""
 
     store: ImportStore
     sheets: SheetService

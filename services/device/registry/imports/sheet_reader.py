@@ -28,7 +28,7 @@ DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
 """Sheets of a workbook: rows of devices, keys of columns, options of drop-downs."""
 ERROR_COLUMN = "Error"
 """The column with the faults of rows; it is ignored when a sheet is imported."""
-MAX_ADDED_BYTES = 160 * 1024 * 1024
+MAX_ADDED_MEMORY_BYTES = 160 * 1024 * 1024
 """Bytes of memory in addition to the interpreter and its libraries."""
 MAX_SHEET_JSON_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a sheet as JSON: six times a file, as workbooks are compressed."""
@@ -41,14 +41,14 @@ _ENCODING_BY_BOM = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-"""Encodings by their byte order mark."""
+"""Encoding of a text by its byte order mark."""
 _ENCODING_NAMES = {
     "utf-8": "UTF-8",
     "utf-16-le": "UTF-16",
     "utf-16-be": "UTF-16",
     "cp1252": "Windows-1252",
 }
-"""Common names of encodings."""
+"""Name that users see, by encoding."""
 _DELIMITERS = ",;\t"
 _FOREIGN_LETTERS = re.compile(r"[^\x00-\x7f\s\u20ac\xb0\xab\xbb\u2013-\u2026]{4}")
 """Four characters that no language of Windows-1252 has in a row: text of another code page."""
@@ -246,7 +246,7 @@ def main() -> None:
     for encoding in _ENCODING_NAMES:
         codecs.lookup(encoding)
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_READ_SECONDS, MAX_READ_SECONDS))
-    confine(MAX_ADDED_BYTES)
+    confine(MAX_ADDED_MEMORY_BYTES)
     result: Sheet | UnreadableReason
     try:
         result = parse_sheet(data, *msgspec.json.decode(header, type=tuple[list[str], int]))

@@ -37,7 +37,7 @@ from services.device.things.model import Device
 MAX_PARSED, MAX_IMPORTED, MAX_EXPORTED = 500, 10_000, 100_000
 """Maximum rows of a sheet that is parsed, imported or exported."""
 MAX_FILE_BYTES = 5 * 1024 * 1024
-"""Maximum bytes of a file."""
+"""Maximum bytes of an uploaded sheet."""
 READERS, EXPORTS = 2, 2
 """Files that a process reads, and writes, at the same time, because each is in memory."""
 MAX_WAITING_BYTES = 32 * 1024 * 1024

@@ -81,7 +81,7 @@ class ImportRow(msgspec.Struct, kw_only=True):
 
 
 class ImportStore:
-    """The collections `imports` and `import_rows`."""
+    """Reads and writes imports and their rows."""
 
     def __init__(self, mongo: Mongo, wakeups: Wakeups) -> None:
         self._mongo = mongo

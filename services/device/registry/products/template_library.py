@@ -196,7 +196,7 @@ class _ModelIndex(msgspec.Struct):
 
 
 def read_library(files: Mapping[str, bytes], name: str) -> Library:
-    """Return the models of an archive; `name` is that of a template without a folder.
+    """Return the models of an archive; `name` is the model of a template outside any folder.
 
     Raises `LibraryInvalid` for unreadable indexes, `NoTemplates`.
     """

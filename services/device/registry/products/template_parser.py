@@ -38,7 +38,7 @@ VALIDATOR_BY_ATTRIBUTE = {
 }
 TYPE_CONVERSION_SCRIPT = Path(__file__).with_name("types.js")
 MAX_YAML_LEVELS = 64
-"""Maximum levels of a file."""
+"""Maximum nesting levels of a YAML file."""
 MAX_YAML_EVENTS = 30_000
 """YAML events of a file, except its document events; public templates have at most 6,000."""
 MAX_IDENTIFIER_CHARACTERS = 256

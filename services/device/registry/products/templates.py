@@ -235,7 +235,7 @@ VALIDATION_SECONDS = 15
 
 @dataclass(frozen=True)
 class TemplateService:
-    """The template libraries of tenants."""
+    """Operations on the template libraries of tenants, and products from them."""
 
     store: LibraryStore
     resources: ResourceClient
