@@ -263,7 +263,7 @@ class CommandService:
 
             commands = await self.store.insert_serialized(partial, make)
         else:
-            commands = await self.store.write(
+            commands = await self.store.insert_and_publish(
                 self._build_commands(principal, drafts, ids, transports)
             )
         additional = {draft.thing.id: draft.thing.additional or {} for draft in drafts}

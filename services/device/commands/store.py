@@ -100,8 +100,8 @@ class CommandStore(ThingDataStore):
         """Commands that are published but not marked yet."""
         self._marking = NamedTasks()
 
-    async def write(self, new: CommandsWithEvents) -> Sequence[Command]:
-        """Insert and return new commands, all or none; publish their events and messages."""
+    async def insert_and_publish(self, new: CommandsWithEvents) -> Sequence[Command]:
+        """Insert new commands, all or none; publish their events and messages."""
         commands, entries = new
         self.wakeups.notify(DELIVERY_TOPIC)
         documents, outgoing = (
@@ -185,7 +185,7 @@ class CommandStore(ThingDataStore):
         command.error_code = code
 
         async def close_command(session: Session) -> list[dict[str, Any]]:
-            if not await self.close(command, session):
+            if not await self._store_end(command, session):
                 return []
             if extra_step is not None:
                 await extra_step(session)
@@ -255,7 +255,7 @@ class CommandStore(ThingDataStore):
             settings_by_thing.setdefault(document["thingId"], {}).update(settings)
         return settings_by_thing
 
-    async def close(self, command: Command, session: Session) -> bool:
+    async def _store_end(self, command: Command, session: Session) -> bool:
         """Store the end of a command; return False when it is closed already."""
         command.error = command.error and command.mask(command.error)
         result = await self._commands.update_one(

@@ -258,7 +258,7 @@ class ShapeUpdater:
         self._devices = devices
         self._limits = limits
         self._of: OrderedDict[int, str | None] = OrderedDict()
-        """The shape of each device, None for a device without one."""
+        """The shape id of each cached device, None for a device without a shape."""
         self._known: dict[str | None, Shape] = {None: {}}
         self._paths = 0
         """Paths of all cached shapes together."""

@@ -128,7 +128,7 @@ PARTITIONS_CACHE_SECONDS = 10.0
 """Seconds that the list of event streams is cached."""
 
 
-class StreamStates:
+class StreamStateReader:
     """Reads the states of streams; `uplinks` are `UPLINK` and its partitions."""
 
     def __init__(self, bus: Bus, uplinks: Sequence[str]) -> None:
@@ -152,7 +152,7 @@ def _build_state(name: str, reading: StreamReading) -> StreamState:
 
 
 @get("/streams", guards=[super_admins])
-async def get_streams(streams: NamedDependency[StreamStates]) -> list[StreamState]:
+async def get_streams(streams: NamedDependency[StreamStateReader]) -> list[StreamState]:
     """Return the delay, fill and missing replicas of the platform's streams."""
     return await streams.read()
 

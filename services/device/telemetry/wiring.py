@@ -22,7 +22,7 @@ from services.device.telemetry.batch_store import BatchStore
 from services.device.telemetry.console import CONNECTION_ROUTER as CONNECTIONS
 from services.device.telemetry.console import LEDGER_ROUTER as LEDGER
 from services.device.telemetry.console import STREAM_ROUTER as STREAM_STATES
-from services.device.telemetry.console import ConnectionHistory, LedgerReader, StreamStates
+from services.device.telemetry.console import ConnectionHistory, LedgerReader, StreamStateReader
 from services.device.telemetry.dead_messages import DeadMessageBuilder, DeadMessagePublisher
 from services.device.telemetry.device_events import ROUTER as EVENTS
 from services.device.telemetry.device_events import EventService, EventStore
@@ -95,7 +95,7 @@ class TelemetryHandlers:
     device_events: EventService
     rejections: RejectedMessageReader
     connections: ConnectionHistory
-    streams: StreamStates
+    streams: StreamStateReader
     ledger_reader: LedgerReader
 
 
@@ -165,7 +165,7 @@ def wire_telemetry(
         device_events=EventService(events, key_ranges),
         rejections=RejectedMessageReader(bus, granted),
         connections=ConnectionHistory(bus, granted),
-        streams=StreamStates(bus, uplinks),
+        streams=StreamStateReader(bus, uplinks),
         ledger_reader=LedgerReader(bus, uplinks, stores.ledger),
     )
     return TelemetryPackage(

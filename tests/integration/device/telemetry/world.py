@@ -198,7 +198,7 @@ class World:
 
     async def write(self, commands: Sequence[Command], says: Sequence[OutboxEntry] = ()) -> None:
         """Write commands as they are, with what they say."""
-        await self.commands.write((commands, says))
+        await self.commands.insert_and_publish((commands, says))
 
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""

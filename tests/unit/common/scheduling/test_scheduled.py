@@ -60,8 +60,8 @@ REASONS: dict[str, list[str]] = {
         "services/auth/passwords.py PasswordHashes._run: run_in_executor",
         "services/auth/login_records.py RejectedLoginRecorder.run: endless loop",
         "services/device/registry/imports/sheets.py SheetService._export: to_thread",
-        "services/device/registry/imports/sheets.py SheetService.write: to_thread",
-        "services/device/registry/products/templates.py Templates.replace_library: to_thread",
+        "services/device/registry/imports/sheets.py SheetService.write_in_slot: to_thread",
+        "services/device/registry/products/templates.py TemplateService.replace_library: to_thread",
         "services/device/telemetry/presence_store.py HttpPresence.__init__: NamedTasks",
         "services/device/telemetry/quota.py SlowCodecQueue.run: endless loop",
         "services/gateway/relay/service.py Relay.run: endless loop",
@@ -107,7 +107,7 @@ REASONS: dict[str, list[str]] = {
     "It belongs to one tenant, device, account, connection or answer.": [
         "libs/common/limits/quota.py Quota._count: Lock",
         "services/device/commands/store.py CommandStore.insert_serialized: Lock",
-        "services/device/registry/products/templates.py Templates._tenant_lock: Lock",
+        "services/device/registry/products/templates.py TemplateService._tenant_lock: Lock",
         "services/gateway/upstream/connection.py Answer.__init__: deque",
         "services/gateway/upstream/connection.py Answer.part: deque",
         "services/management/networks/broker.py Connection.__init__: deque",
@@ -129,8 +129,8 @@ REASONS: dict[str, list[str]] = {
         "services/management/live/mqtt_publisher.py MqttPublisher.__init__: NamedTasks",
     ],
     "The request holds a worker of its tenant meanwhile (`libs.common.http.middleware`).": [
-        "services/device/registry/products/templates.py Templates._create_product: to_thread",
-        "services/device/registry/products/templates.py Templates._import: to_thread",
+        "services/device/registry/products/templates.py TemplateService._create_product: to_thread",
+        "services/device/registry/products/templates.py TemplateService._import: to_thread",
     ],
     "Connections that nobody uses at the moment; who finds none opens one.": [
         "services/gateway/upstream/service.py Pool.__init__: deque",

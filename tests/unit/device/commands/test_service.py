@@ -71,7 +71,7 @@ class World:
         await make(None)  # a conflict
         return await self._insert(*await make(None))
 
-    async def write(self, made: CommandsWithEvents) -> Sequence[Command]:
+    async def insert_and_publish(self, made: CommandsWithEvents) -> Sequence[Command]:
         self.in_turn = []
         return await self._insert(*made)
 
