@@ -43,7 +43,9 @@ def build_app(
     resource_store = uploads.ResourceStore(mongo.database, limits)
     resources = uploads.ResourceService(resource_store, seal)
     rpc_server.offer("read_resource", ReadResource, resources.read_part)
-    registry = running_integrations.Registry(running_integrations.IntegrationStore(mongo.database))
+    registry = running_integrations.IntegrationRegistry(
+        running_integrations.IntegrationStore(mongo.database)
+    )
     integrations = running_integrations.IntegrationService(registry, devices, grants)
     rpc_server.offer_each("announce_integration", Manifest, registry.announce)
     rpc_server.offer("get_integrations", GetIntegrations, registry.list_all)

@@ -102,7 +102,7 @@ class IntegrationDetail(IntegrationResponse, kw_only=True):
     """Entities of the integration itself."""
 
 
-CACHE_SIZE = 1000
+MAX_CACHED_MANIFESTS = 1000
 """Manifests that are kept in memory."""
 RENEWAL_BATCH_SECONDS = 0.5
 """Seconds for which a repeated announcement waits for others, which are stored together."""
@@ -116,7 +116,7 @@ def parse_tsl(manifest: Manifest) -> TslDocument:
         raise InvalidInput(f"tsl: {error}", field="tsl") from error
 
 
-def _encode(manifest: Manifest) -> str:
+def _encode_manifest(manifest: Manifest) -> str:
     return msgspec.json.encode(manifest).decode()
 
 
@@ -128,7 +128,7 @@ class IntegrationStore:
 
     async def save(self, manifest: Manifest) -> None:
         """Store a manifest and the current time."""
-        content = {"manifest": {"$literal": _encode(manifest)}, "announcedAt": "$$NOW"}
+        content = {"manifest": {"$literal": _encode_manifest(manifest)}, "announcedAt": "$$NOW"}
         await self._integrations.update_one(
             {"_id": manifest.id},
             [{"$set": content}],
@@ -139,7 +139,7 @@ class IntegrationStore:
         """Store the current time for stored manifests; save all if one is not stored."""
         renewals = [
             UpdateOne(
-                {"_id": manifest.id, "manifest": _encode(manifest)},
+                {"_id": manifest.id, "manifest": _encode_manifest(manifest)},
                 [{"$set": {"announcedAt": "$$NOW"}}],
             )
             for manifest in manifests
@@ -150,7 +150,7 @@ class IntegrationStore:
         return [None] * len(manifests)
 
     async def list_all(self) -> list[Integration]:
-        """Return every announced integration by id, and whether it is running."""
+        """Return every announced integration sorted by id, and whether it is running."""
         oldest = {"$subtract": ["$$NOW", int(LEASE_SECONDS * 1000)]}
         cursor = await self._integrations.aggregate(
             [{"$set": {"alive": {"$gt": ["$announcedAt", oldest]}}}, {"$sort": {"_id": 1}}]
@@ -164,12 +164,12 @@ class IntegrationStore:
         ]
 
 
-class Registry:
+class IntegrationRegistry:
     """Checks announcements, and lists integrations."""
 
     def __init__(self, store: IntegrationStore) -> None:
         self._store = store
-        self._known: LruCache[str, Manifest] = LruCache(CACHE_SIZE)
+        self._known: LruCache[str, Manifest] = LruCache(MAX_CACHED_MANIFESTS)
         """The last valid manifest of each integration."""
         self._renewals = RequestBatcher(store.renew, RENEWAL_BATCH_SECONDS)
 
@@ -201,7 +201,9 @@ class Registry:
         self._known.put(integration, manifest)
         return Acknowledged()
 
-    async def announce_own(self, integration: str, manifest: Manifest) -> Acknowledged:
+    async def announce_from_this_process(
+        self, integration: str, manifest: Manifest
+    ) -> Acknowledged:
         """Store the announcement of an integration that runs in this process.
 
         Raises `Unavailable` if the database does not answer, like a request on the bus.
@@ -225,15 +227,17 @@ class Registry:
         ]
 
 
-COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
+SORT_COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
 """Properties by which a search can be sorted."""
-_NO_DEVICES = DeviceCount(devices=0, entities=0)
+_ZERO_COUNTS = DeviceCount(devices=0, entities=0)
 
 
 class IntegrationService:
     """The operations on integrations."""
 
-    def __init__(self, registry: Registry, devices: DeviceClient, grants: GrantReader) -> None:
+    def __init__(
+        self, registry: IntegrationRegistry, devices: DeviceClient, grants: GrantReader
+    ) -> None:
         self._registry = registry
         self._devices = devices
         self._grants = grants
@@ -242,7 +246,7 @@ class IntegrationService:
         self, user: Principal, request: SearchIntegrations
     ) -> list[IntegrationResponse] | Page[IntegrationResponse]:
         """Return the running integrations that the user sees, or the requested page."""
-        order = request.order(COLUMNS, [("id", 1)])
+        order = request.order(SORT_COLUMNS, [("id", 1)])
         grants = await self._grants.read(user)
         integrations = [
             manifest
@@ -252,12 +256,12 @@ class IntegrationService:
         counts = await self._devices.count_devices(user.tenant) if integrations else {}
         responses = [
             IntegrationResponse.from_fields(
-                entry, **_count_fields(entry, counts.get(entry.id, _NO_DEVICES))
+                entry, **_derived_fields(entry, counts.get(entry.id, _ZERO_COUNTS))
             )
             for entry in integrations
         ]
         for column, direction in reversed(order):
-            if column in COLUMNS:
+            if column in SORT_COLUMNS:
                 responses.sort(key=attrgetter(column), reverse=direction < 0)
         return request.select_page(responses)
 
@@ -273,7 +277,7 @@ class IntegrationService:
         entities = await self._devices.describe_integration(user.tenant, integration)
         return IntegrationDetail.from_fields(
             manifest,
-            **_count_fields(manifest, counts.get(integration, _NO_DEVICES)),
+            **_derived_fields(manifest, counts.get(integration, _ZERO_COUNTS)),
             integration_entities=[IntegrationEntity.from_fields(entity) for entity in entities],
         )
 
@@ -295,8 +299,8 @@ class IntegrationService:
                 DescribedIntegration(
                     id=manifest.id,
                     name=manifest.name,
-                    devices=counts.get(manifest.id, _NO_DEVICES).devices,
-                    entities=_entity_count(manifest, counts.get(manifest.id, _NO_DEVICES)),
+                    devices=counts.get(manifest.id, _ZERO_COUNTS).devices,
+                    entities=_count_entities(manifest, counts.get(manifest.id, _ZERO_COUNTS)),
                 )
                 for manifest in sorted(
                     integrations, key=lambda manifest: (manifest.name.casefold(), manifest.id)
@@ -314,12 +318,12 @@ def _matches(manifest: Manifest, request: SearchIntegrations) -> bool:
     }
 
 
-def _count_fields(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
-    """Return the fields of an answer that the manifest lacks."""
-    devices, entities = counts.devices, _entity_count(manifest, counts)
+def _derived_fields(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
+    """Return the fields of `IntegrationResponse` that the manifest lacks."""
+    devices, entities = counts.devices, _count_entities(manifest, counts)
     return {
-        "add_device_service_key": _service_key(manifest, manifest.add_device_service),
-        "delete_device_service_key": _service_key(manifest, manifest.delete_device_service),
+        "add_device_service_key": _service_entity_key(manifest, manifest.add_device_service),
+        "delete_device_service_key": _service_entity_key(manifest, manifest.delete_device_service),
         "device_count": devices,
         "entity_count": entities,
         "device_count_camel": devices,
@@ -327,7 +331,7 @@ def _count_fields(manifest: Manifest, counts: DeviceCount) -> dict[str, Any]:
     }
 
 
-def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
+def _count_entities(manifest: Manifest, counts: DeviceCount) -> int:
     """Return the number of entities of the devices and of the integration itself."""
     tsl = parse_tsl(manifest)
     own_entities = len(tsl.properties)
@@ -336,15 +340,15 @@ def _entity_count(manifest: Manifest, counts: DeviceCount) -> int:
     return counts.entities + own_entities
 
 
-def _service_key(manifest: Manifest, service: str | None) -> str | None:
+def _service_entity_key(manifest: Manifest, service: str | None) -> str | None:
     return None if service is None else member_key(integration_key(manifest.id), service)
 
 
 Integrations = NamedDependency[IntegrationService]
-_INTEGRATION_READERS = allow_holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
+_ALLOW_INTEGRATION_READERS = allow_holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 
 
-@post("/search", guards=[_INTEGRATION_READERS])
+@post("/search", guards=[_ALLOW_INTEGRATION_READERS])
 async def search_integrations(
     principal: RequestPrincipal,
     integrations: Integrations,
@@ -355,7 +359,7 @@ async def search_integrations(
     return await integrations.search(principal, search)
 
 
-@get("/{integration_id:str}", guards=[_INTEGRATION_READERS])
+@get("/{integration_id:str}", guards=[_ALLOW_INTEGRATION_READERS])
 async def get_integration(
     principal: RequestPrincipal,
     integrations: Integrations,

@@ -9,16 +9,16 @@ import msgspec
 
 from libs.common.contracts.integrations import Manifest
 
-Part = dict[str, Any]
+ManifestPart = dict[str, Any]
 
 ADD, DELETE = "add_device", "delete_device"
 """The services of every integration with devices."""
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+_DESCRIPTIONS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 
 def load_manifest(integration: str) -> Manifest:
     """Return the manifest of a built-in integration."""
-    row = dict(_TABLE["manifests"][integration])
+    row = dict(_DESCRIPTIONS["manifests"][integration])
     if "inputs" in row:
         row |= {"addDeviceService": ADD, "deleteDeviceService": DELETE}
         row["tsl"] = _build_tsl(
@@ -29,26 +29,28 @@ def load_manifest(integration: str) -> Manifest:
 
 
 def _build_tsl(
-    inputs: Iterable[str | Part], services: Iterable[Part], properties: Iterable[str | Part]
-) -> Part:
-    added = list(map(_build_input, _expand(inputs)))
-    add: Part = {"id": ADD, "name": "Add device", "inputs": added}
-    delete: Part = {"id": DELETE, "name": "Delete device"}
+    inputs: Iterable[str | ManifestPart],
+    services: Iterable[ManifestPart],
+    properties: Iterable[str | ManifestPart],
+) -> ManifestPart:
+    added = list(map(_build_input, _resolve_shared_parts(inputs)))
+    add: ManifestPart = {"id": ADD, "name": "Add device", "inputs": added}
+    delete: ManifestPart = {"id": DELETE, "name": "Delete device"}
     return {
         "version": "v1.0",
-        "properties": list(map(_build_property, _expand(properties))),
+        "properties": list(map(_build_property, _resolve_shared_parts(properties))),
         "events": [],
         "services": list(map(_build_service, (add, delete, *services))),
     }
 
 
-def _expand(parts: Iterable[str | Part]) -> Iterator[Part]:
+def _resolve_shared_parts(parts: Iterable[str | ManifestPart]) -> Iterator[ManifestPart]:
     """Yield the parts of a manifest; a text among them names parts that manifests share."""
     for part in parts:
-        yield from _TABLE["shared"][part] if isinstance(part, str) else (part,)
+        yield from _DESCRIPTIONS["shared"][part] if isinstance(part, str) else (part,)
 
 
-def _build_service(part: Part) -> Part:
+def _build_service(part: ManifestPart) -> ManifestPart:
     return {
         "id": part["id"],
         "name": part["name"],
@@ -59,7 +61,7 @@ def _build_service(part: Part) -> Part:
     }
 
 
-def _build_input(part: Part) -> Part:
+def _build_input(part: ManifestPart) -> ManifestPart:
     text = {"dataType": "STRING", "encoding": "UTF8", "parentId": ADD}
     return {
         "id": f"{ADD}.{part['id']}",
@@ -69,7 +71,7 @@ def _build_input(part: Part) -> Part:
     }
 
 
-def _build_property(part: Part) -> Part:
+def _build_property(part: ManifestPart) -> ManifestPart:
     bound = {"validator": part["validator"]} if "validator" in part else {}
     return {
         "id": part["id"],

@@ -6,17 +6,17 @@ from functools import partial
 from libs.common.store.migrations import DAY, Migration, create_collections, index
 from libs.common.store.mongo import Database
 
-QUIET_DAYS = 90
+UNANNOUNCED_RETENTION_DAYS = 90
 """Days without an announcement after which an integration is deleted; also the retention of
 excluded devices."""
-DOWNLINK_DAYS = 30
+DOWNLINK_RETENTION_DAYS = 30
 """Days for which downlinks are kept, because a device of class A may rarely send uplinks."""
-DEVICE_FIELDS = ("tenant", "integration", "identifier", "at")
+DEVICE_INDEX_FIELDS = ("tenant", "integration", "identifier", "at")
 COLLECTIONS = {
     "dashboards": [index("tenant", "name", unique=True)],
-    "integrations": [index("announcedAt", expireAfterSeconds=QUIET_DAYS * DAY)],
+    "integrations": [index("announcedAt", expireAfterSeconds=UNANNOUNCED_RETENTION_DAYS * DAY)],
     "outbox": [index("at")],
-    "openapi_links": [index("leftAt", expireAfterSeconds=QUIET_DAYS * DAY)],
+    "openapi_links": [index("leftAt", expireAfterSeconds=UNANNOUNCED_RETENTION_DAYS * DAY)],
     "openapi_commands": [index("keepUntil", expireAfterSeconds=0), index("told")],
     "canvases": [
         index("tenant", "attachType", "attachId", name="attached"),
@@ -30,8 +30,8 @@ COLLECTIONS = {
     ],
     "network_servers": [index("hook", unique=True, where={"hook": {"$exists": True}})],
     "network_downlinks": [
-        index("at", expireAfterSeconds=DOWNLINK_DAYS * DAY),
-        index(*DEVICE_FIELDS, name="device"),
+        index("at", expireAfterSeconds=DOWNLINK_RETENTION_DAYS * DAY),
+        index(*DEVICE_INDEX_FIELDS, name="device"),
     ],
     **dict.fromkeys(("openapi_accounts", "network_routes", "counters"), ()),
 }

@@ -48,8 +48,8 @@ from libs.common.store.mongo import (
 
 UPLOAD_MINUTES = 15
 """Minutes for which an upload URL can be used."""
-LONGEST_MINUTES = 360
-PREFIX = "/resource/files/"
+MAX_UNUSED_MINUTES = 360
+FILE_PATH_PREFIX = "/resource/files/"
 """Prefix of the path of a resource."""
 
 FileName = Annotated[
@@ -70,7 +70,9 @@ class UploadRequest(msgspec.Struct):
     """
 
     file_name: FileName
-    temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=LONGEST_MINUTES)] | None = None
+    temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=MAX_UNUSED_MINUTES)] | None = (
+        None
+    )
     """Minutes for which an unused file is kept."""
 
 
@@ -114,9 +116,9 @@ class Resource(Stored, frozen=True, kw_only=True):
     """When it is deleted, unless something refers to it by then."""
 
 
-UNUSED_AGE = timedelta(minutes=UPLOAD_MINUTES)
-"""Time for which an unused file is kept, so that it can be moved to another place."""
-_RESOURCE_URL = re.compile(re.escape(PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
+UNUSED_FILE_RETENTION = timedelta(minutes=UPLOAD_MINUTES)
+"""Time for which a file is kept after its last reference was removed, as it may be moved."""
+_RESOURCE_URL = re.compile(re.escape(FILE_PATH_PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 
 
 class ResourceStore:
@@ -133,7 +135,7 @@ class ResourceStore:
         Raises `TooManyRequests` if the tenant has reached its limit of files or bytes.
         """
         await self._quota.reserve(resource.tenant)
-        await self._check_bytes(resource)
+        await self._check_byte_limit(resource)
         try:
             await self._resources.insert_one(to_document(resource))
         except DuplicateKey:
@@ -150,36 +152,46 @@ class ResourceStore:
 
     async def has(self, tenant: str, url: str) -> bool:
         """Return whether a URL belongs to a resource of the tenant."""
-        query: Document = {"_id": {"$in": keys_in([url])}, "tenant": tenant}
+        query: Document = {"_id": {"$in": find_resource_keys([url])}, "tenant": tenant}
         return await self._resources.find_one(query, {"_id": 1}) is not None
 
-    async def hold(self, tenant: str, holder: int, texts: Iterable[str], session: Session) -> None:
-        """Keep resources that the texts of a dashboard or canvas refer to; release others."""
-        keys = keys_in(texts)
+    async def update_references(
+        self, tenant: str, holder: int, texts: Iterable[str], session: Session
+    ) -> None:
+        """Store which resources the texts of a dashboard or canvas (`holder`) refer to."""
+        keys = find_resource_keys(texts)
         if keys:
             await self._resources.update_many(
                 {"_id": {"$in": keys}, "tenant": tenant},
                 {"$addToSet": {"usedBy": holder}, "$unset": {"expiresAt": ""}},
                 session=session,
             )
-        await self._release(tenant, [holder], {"_id": {"$nin": keys}}, session)
+        await self._remove_references(tenant, [holder], {"_id": {"$nin": keys}}, session)
 
-    async def release(self, tenant: str, holders: Sequence[int], session: Session) -> None:
-        """Release the resources of deleted dashboards and canvases."""
-        await self._release(tenant, holders, {}, session)
+    async def remove_references(
+        self, tenant: str, holders: Sequence[int], session: Session
+    ) -> None:
+        """Remove the references of deleted dashboards and canvases."""
+        await self._remove_references(tenant, holders, {}, session)
 
-    async def _release(
+    async def _remove_references(
         self, tenant: str, holders: Sequence[int], only: Document, session: Session
     ) -> None:
         remaining_holders = {"$setDifference": ["$usedBy", list(holders)]}
-        end = {"$cond": [{"$eq": ["$usedBy", []]}, datetime.now(UTC) + UNUSED_AGE, "$$REMOVE"]}
+        end = {
+            "$cond": [
+                {"$eq": ["$usedBy", []]},
+                datetime.now(UTC) + UNUSED_FILE_RETENTION,
+                "$$REMOVE",
+            ]
+        }
         await self._resources.update_many(
             {"tenant": tenant, "usedBy": {"$in": list(holders)}, **only},
             [{"$set": {"usedBy": remaining_holders}}, {"$set": {"expiresAt": end}}],
             session=session,
         )
 
-    async def _check_bytes(self, resource: Resource) -> None:
+    async def _check_byte_limit(self, resource: Resource) -> None:
         maximum = (await self._limits.fetch(resource.tenant)).resource_bytes
         rows = await self._resources.aggregate(
             [
@@ -197,24 +209,24 @@ class ResourceStore:
             )
 
 
-def keys_in(texts: Iterable[str]) -> list[str]:
+def find_resource_keys(texts: Iterable[str]) -> list[str]:
     """Return the keys of the resources that texts refer to."""
     return sorted({key for text in texts for key in _RESOURCE_URL.findall(text)})
 
 
-UPLOADS = "/resource/uploads/"
+UPLOAD_PATH_PREFIX = "/resource/uploads/"
 _TICKET_CONTEXT = "upload of a resource"
 _KEY_BYTES = 24
 _MINUTE_MS = 60_000
-CONCURRENT_FILES = 8
+MAX_CONCURRENT_DOWNLOADS = 8
 """Maximum files sent concurrently; one tenant may use half. Each is in memory while it is
 sent."""
-NO_LIBRARY = "blueprint_library_resources_fetch_failed"
+INVALID_LIBRARY_CODE = "blueprint_library_resources_fetch_failed"
 """The error code of an invalid library of device templates, as consoles expect it."""
 
 SVG = "image/svg+xml"
 ZIP = "application/zip"
-TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG, ZIP)
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG, ZIP)
 _SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
@@ -222,8 +234,8 @@ _SIGNATURES = (
     (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
     (re.compile(rb"PK\x03\x04"), ZIP),
 )
-_SVG = re.compile(rb"<svg[\s>/]")
-_SVG_BYTES = 8192
+_SVG_START = re.compile(rb"<svg[\s>/]")
+_SVG_SEARCH_BYTES = 8192
 """Bytes at the beginning of a text in which the root of an SVG must occur."""
 
 
@@ -232,7 +244,7 @@ def detect_media_type(content: bytes) -> str | None:
     for begins, media_type in _SIGNATURES:
         if begins.match(content):
             return media_type
-    return SVG if _is_svg(content[:_SVG_BYTES]) else None
+    return SVG if _is_svg(content[:_SVG_SEARCH_BYTES]) else None
 
 
 def _is_svg(text: bytes) -> bool:
@@ -241,7 +253,7 @@ def _is_svg(text: bytes) -> bool:
     while text.startswith((b"<?", b"<!")):
         end = b"-->" if text.startswith(b"<!--") else b">"
         text = text.partition(end)[2].lstrip()
-    return _SVG.match(text) is not None
+    return _SVG_START.match(text) is not None
 
 
 class ResourceService:
@@ -250,9 +262,9 @@ class ResourceService:
     def __init__(self, store: ResourceStore, seal: Seal) -> None:
         self._store = store
         self._seal = seal
-        self._files = FairScheduler("files", CONCURRENT_FILES)
+        self._files = FairScheduler("files", MAX_CONCURRENT_DOWNLOADS)
 
-    def announce(self, user: Principal, request: UploadRequest) -> UploadTarget:
+    def create_upload(self, user: Principal, request: UploadRequest) -> UploadTarget:
         """Return the URLs of a file to upload."""
         key = secrets.token_urlsafe(_KEY_BYTES)
         ticket = UploadTicket(
@@ -263,7 +275,7 @@ class ResourceService:
             until=now_ms() + UPLOAD_MINUTES * _MINUTE_MS,
         )
         sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _TICKET_CONTEXT)
-        return UploadTarget(UPLOADS + sealed.rstrip("="), PREFIX + key, key)
+        return UploadTarget(UPLOAD_PATH_PREFIX + sealed.rstrip("="), FILE_PATH_PREFIX + key, key)
 
     async def upload(self, sealed: str, content: bytes) -> None:
         """Store the file of a ticket.
@@ -274,9 +286,9 @@ class ResourceService:
         ticket = self._open_ticket(sealed)
         media_type = detect_media_type(content)
         if media_type is None:
-            text = f"the file must be one of {', '.join(TYPES)}"
+            text = f"the file must be one of {', '.join(MEDIA_TYPES)}"
             library = ticket.name.lower().endswith(".zip")
-            raise UnsupportedMedia(text, code=NO_LIBRARY if library else None)
+            raise UnsupportedMedia(text, code=INVALID_LIBRARY_CODE if library else None)
         if media_type == ZIP and len(content) > LARGEST_LIBRARY:
             raise TooLarge(f"a ZIP must have at most {LARGEST_LIBRARY} bytes")
         now = datetime.now(UTC)
@@ -293,7 +305,7 @@ class ResourceService:
         if not await self._store.insert(resource):
             raise InvalidInput("was already used", field="ticket")
 
-    async def read(self, resource: Resource) -> AsyncGenerator[bytes, None]:
+    async def stream_content(self, resource: Resource) -> AsyncGenerator[bytes, None]:
         """Yield the content of a file; a tenant has only a few files in memory."""
         async with self._files.slot(resource.tenant):
             content = (await self.get(resource.id, whole=True)).content
@@ -308,8 +320,8 @@ class ResourceService:
         return resource
 
     async def read_part(self, request: ReadResource) -> FilePart:
-        """Return a part of a file of the tenant; raise `NotFound`."""
-        for key in keys_in([request.url]):
+        """Return up to `PART_BYTES` of a tenant's file from an offset; raise `NotFound`."""
+        for key in find_resource_keys([request.url]):
             resource = await self._store.get(key)
             if resource is not None and resource.tenant == request.tenant:
                 content = resource.content[request.offset : request.offset + PART_BYTES]
@@ -332,14 +344,16 @@ Resources = NamedDependency[ResourceService]
 
 PUBLIC_PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
 """Paths without a principal, because browsers load pictures without a token."""
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
+_CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
+)
 """The policy of files: an SVG that is opened directly runs no scripts and sends no requests."""
-_CACHE_SECONDS = 86_400
+_BROWSER_CACHE_SECONDS = 86_400
 """Seconds for which browsers cache a file: its content never changes, but it may be deleted."""
-_SAFE_HEADERS = {
-    "Content-Security-Policy": _POLICY,
+_FILE_HEADERS = {
+    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
     "Cross-Origin-Resource-Policy": "cross-origin",
-    "Cache-Control": f"public, max-age={_CACHE_SECONDS}, immutable",
+    "Cache-Control": f"public, max-age={_BROWSER_CACHE_SECONDS}, immutable",
 }
 
 
@@ -357,7 +371,7 @@ async def announce_upload(
     The file is deleted unless a saved dashboard or canvas refers to it. Pictures may be PNG, JPEG,
     GIF, WebP or SVG. A ZIP has device templates and at most 5 MB.
     """
-    return resources.announce(principal, data)
+    return resources.create_upload(principal, data)
 
 
 @put("/uploads/{ticket:str}", request_max_body_size=LARGEST_FILE, include_in_schema=False)
@@ -371,11 +385,11 @@ async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str
     """Return an uploaded file; raise `NotFound`."""
     resource = await resources.get(key)
     way = "attachment" if resource.type == ZIP else "inline"
-    headers = _SAFE_HEADERS | {
+    headers = _FILE_HEADERS | {
         "Content-Disposition": f"{way}; filename*=UTF-8''{quote(resource.name)}",
         "Content-Length": str(resource.size),
     }
-    return Stream(resources.read(resource), media_type=resource.type, headers=headers)
+    return Stream(resources.stream_content(resource), media_type=resource.type, headers=headers)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from libs.common.store.lease import Job, Leader
 from libs.common.store.mongo import Database
 from services.management.builtin.direct import Direct, System
 from services.management.builtin.openapi_client.accounts import Accounts
-from services.management.builtin.openapi_client.commands import CommandCarrier
+from services.management.builtin.openapi_client.commands import CommandForwarder
 from services.management.builtin.openapi_client.integration import OpenApiClient
 from services.management.builtin.openapi_client.remote import RemotePlatform
 from services.management.builtin.openapi_client.store import OpenApiStore
-from services.management.builtin.simulator import Simulator, follow_changes
-from services.management.integrations import Registry
+from services.management.builtin.simulator import Simulator, subscribe_to_device_changes
+from services.management.integrations import IntegrationRegistry
 from services.management.networks.chirpstack import ChirpStack
 from services.management.networks.milesight import Milesight
 from services.management.networks.server import NetworkServer
@@ -24,10 +24,10 @@ from services.management.networks.store import NetworkStore
 from services.management.networks.the_things_stack import TheThingsStack
 from services.management.networks.webhook import Webhook
 
-NETWORKS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack, Milesight, Webhook)
+NETWORK_SERVERS: tuple[type[NetworkServer], ...] = (ChirpStack, TheThingsStack, Milesight, Webhook)
 LEASE_SECONDS = 4.0
-"""Seconds after which another replica takes over."""
-REQUEST_SECONDS = 8.0
+"""Seconds after which another replica takes over the integrations of a stopped one."""
+REQUEST_TIMEOUT_SECONDS = 8.0
 """Seconds to wait for another platform, because users wait for the answer."""
 
 
@@ -44,27 +44,27 @@ def wire(
     database: Database,
     bus: Bus,
     rpc_client: RpcClient,
-    registry: Registry,
+    registry: IntegrationRegistry,
     seal: Seal,
     allowed: tuple[str, ...],
 ) -> BuiltIn:
-    """Return the hosts; `allowed` are networks that may be called in addition to public ones.
+    """Construct the integrations; they may call public addresses and the networks `allowed`.
 
     They announce integrations to `registry`, without messages on the bus.
     """
-    host = partial(IntegrationHost, bus, announce=registry.announce_own)
+    host = partial(IntegrationHost, bus, announce=registry.announce_from_this_process)
     open_api_store = OpenApiStore(database, seal)
 
     async def simulate() -> None:
         simulator = Simulator(IntegrationThings(rpc_client, Simulator.manifest.id))
-        async with follow_changes(bus, simulator), host(simulator):
+        async with subscribe_to_device_changes(bus, simulator), host(simulator):
             await simulator.run()
 
     async def serve_open_api() -> None:
         things = IntegrationThings(rpc_client, OpenApiClient.manifest.id)
-        async with outgoing_session(allowed, REQUEST_SECONDS) as session:
+        async with outgoing_session(allowed, REQUEST_TIMEOUT_SECONDS) as session:
             accounts = Accounts(things, open_api_store, partial(RemotePlatform, session), allowed)
-            carrier = CommandCarrier(things, open_api_store, accounts)
+            carrier = CommandForwarder(things, open_api_store, accounts)
             integration = OpenApiClient(things, open_api_store, accounts, carrier)
             async with host(integration):
                 await integration.run()
@@ -84,7 +84,7 @@ def wire(
     jobs: dict[str, Job] = {
         Simulator.manifest.id: simulate,
         OpenApiClient.manifest.id: serve_open_api,
-        **{kind.manifest.id: partial(serve_network, kind) for kind in NETWORKS},
+        **{kind.manifest.id: partial(serve_network, kind) for kind in NETWORK_SERVERS},
     }
     return BuiltIn(
         hosts=(host(System()), host(Direct())),

@@ -16,17 +16,17 @@ from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.store.mongo import DuplicateKey
 from services.management.dashboards.model import (
-    AttachType,
+    AllocateId,
     Canvas,
-    Content,
+    CanvasContent,
     DashboardChanges,
-    NextId,
-    checked_name,
+    OwnerType,
+    check_name_length,
     replace_widgets,
 )
 from services.management.dashboards.schemas import (
-    LARGEST_WIDGET,
-    MAX_CANVASES,
+    MAX_ADDITIONAL_CANVASES,
+    MAX_WIDGET_CHARACTERS,
     CanvasEntity,
     CanvasResponse,
     CanvasSummary,
@@ -37,12 +37,16 @@ from services.management.dashboards.schemas import (
 from services.management.dashboards.service import DashboardService, dashboard_not_found
 from services.management.dashboards.store import CanvasStore, DashboardStore
 
-READ_FUNCTIONS = {
+VIEW_FUNCTIONS_BY_OWNER_TYPE = {
     "DASHBOARD": (Function.DASHBOARD_VIEW,),
     "DEVICE": (Function.DEVICE_VIEW, Function.DASHBOARD_VIEW),
 }
-WRITE_FUNCTIONS = {"DASHBOARD": (Function.DASHBOARD_EDIT,), "DEVICE": (Function.DEVICE_EDIT,)}
-"""Functions that permit to view and save canvases, by type of owner; any one suffices."""
+"""Functions that permit viewing a canvas of a dashboard or device; any one suffices."""
+EDIT_FUNCTIONS_BY_OWNER_TYPE = {
+    "DASHBOARD": (Function.DASHBOARD_EDIT,),
+    "DEVICE": (Function.DEVICE_EDIT,),
+}
+"""Functions that permit saving a canvas of a dashboard or device; any one suffices."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +58,11 @@ class CanvasService:
     dashboard_service: DashboardService
     grants: GrantReader
     devices: DeviceClient
-    next_id: NextId
+    next_id: AllocateId
 
     async def get(self, user: Principal, canvas_id: int) -> CanvasResponse:
         """Return a canvas with the entities that the user sees."""
-        canvas, grants = await self._find_visible(user, canvas_id, READ_FUNCTIONS)
+        canvas, grants = await self._find_visible(user, canvas_id, VIEW_FUNCTIONS_BY_OWNER_TYPE)
         entities = await self.devices.resolve_all(user.tenant, canvas.entity_ids)
         return CanvasResponse.from_fields(
             canvas,
@@ -76,9 +80,9 @@ class CanvasService:
         The name of a dashboard's main canvas is the name of the dashboard.
         """
         name = parse_name(request.name)
-        canvas, _ = await self._find_visible(user, canvas_id, WRITE_FUNCTIONS)
-        name = checked_name(name, canvas.name)
-        content = await self._content(canvas, request)
+        canvas, _ = await self._find_visible(user, canvas_id, EDIT_FUNCTIONS_BY_OWNER_TYPE)
+        name = check_name_length(name, canvas.name)
+        content = await self._build_content(canvas, request)
         if canvas.is_main:
             changes = DashboardChanges(name=name, **asdict(content))
             saved = await self.dashboards.update(user.tenant, canvas_id, changes)
@@ -87,36 +91,44 @@ class CanvasService:
         if not saved:
             raise _canvas_not_found(canvas_id)
 
-    async def find_or_create_of_device(self, request: GetDeviceCanvas) -> DeviceCanvas:
+    async def get_or_create_device_canvas(self, request: GetDeviceCanvas) -> DeviceCanvas:
         """Return the canvas of a device, created if missing; `device` has checked the grants."""
         tenant, device_id = request.tenant, request.device_id
-        canvas = await self.store.find_of_device(tenant, device_id)
+        canvas = await self.store.find_device_canvas(tenant, device_id)
         if canvas is None:
             canvas = await self._create_for_device(tenant, device_id)
         return DeviceCanvas(str(canvas.id), canvas.name)
 
-    async def list_of_dashboard(self, user: Principal, dashboard_id: int) -> list[CanvasSummary]:
+    async def list_dashboard_canvases(
+        self, user: Principal, dashboard_id: int
+    ) -> list[CanvasSummary]:
         """Return the canvases of a dashboard, the main one first."""
         dashboard = await self.dashboard_service.find_visible(user, dashboard_id)
-        others = await self.store.list_of_dashboard(user.tenant, dashboard_id)
+        others = await self.store.list_dashboard_canvases(user.tenant, dashboard_id)
         return list(map(_canvas_summary, [dashboard.main_canvas, *others]))
 
-    async def add(self, user: Principal, dashboard_id: int, request: CreateCanvas) -> CanvasSummary:
+    async def create(
+        self, user: Principal, dashboard_id: int, request: CreateCanvas
+    ) -> CanvasSummary:
         """Add an empty canvas to a dashboard."""
-        name = checked_name(parse_name(request.name))
+        name = check_name_length(parse_name(request.name))
         await self.dashboard_service.find_visible(user, dashboard_id)
-        if len(await self.store.list_of_dashboard(user.tenant, dashboard_id)) >= MAX_CANVASES:
+        if (
+            len(await self.store.list_dashboard_canvases(user.tenant, dashboard_id))
+            >= MAX_ADDITIONAL_CANVASES
+        ):
             raise Conflict(
-                f"a dashboard must have at most {MAX_CANVASES} additional canvases", field="name"
+                f"a dashboard must have at most {MAX_ADDITIONAL_CANVASES} additional canvases",
+                field="name",
             )
-        canvas = await self._new_canvas(user.tenant, name, "DASHBOARD", dashboard_id)
+        canvas = await self._build_canvas(user.tenant, name, "DASHBOARD", dashboard_id)
         await self.store.insert(canvas)
         if await self.dashboards.get(user.tenant, dashboard_id) is None:
             await self.store.remove(user.tenant, dashboard_id, [canvas.id])
             raise dashboard_not_found(dashboard_id)
         return _canvas_summary(canvas)
 
-    async def remove(self, user: Principal, dashboard_id: int, request: DeleteCanvases) -> None:
+    async def delete(self, user: Principal, dashboard_id: int, request: DeleteCanvases) -> None:
         """Delete canvases of a dashboard except its main one; unknown ones are ignored."""
         await self.dashboard_service.find_visible(user, dashboard_id)
         ids = distinct_ids(request.canvas_ids)
@@ -127,23 +139,25 @@ class CanvasService:
         await self.store.remove(user.tenant, dashboard_id, ids)
 
     async def _create_for_device(self, tenant: str, device_id: int) -> Canvas:
-        device = await self._device(tenant, device_id)
-        canvas = await self._new_canvas(tenant, device.name, "DEVICE", device_id)
+        device = await self._get_device(tenant, device_id)
+        canvas = await self._build_canvas(tenant, device.name, "DEVICE", device_id)
         try:
             await self.store.insert(canvas)
         except DuplicateKey:  # another request created it
-            found = await self.store.find_of_device(tenant, device_id)
+            found = await self.store.find_device_canvas(tenant, device_id)
             if found is None:
                 raise
             return found
         try:
-            await self._device(tenant, device_id)
+            await self._get_device(tenant, device_id)
         except NotFound:  # its deletion may have been handled before the canvas was created
-            await self.store.remove_of_devices(tenant, [device_id])
+            await self.store.remove_device_canvases(tenant, [device_id])
             raise
         return canvas
 
-    async def _new_canvas(self, tenant: str, name: str, kind: AttachType, attach_id: int) -> Canvas:
+    async def _build_canvas(
+        self, tenant: str, name: str, kind: OwnerType, attach_id: int
+    ) -> Canvas:
         return Canvas(
             id=await self.next_id(),
             tenant=tenant,
@@ -153,17 +167,17 @@ class CanvasService:
             created_at=datetime.now(UTC),
         )
 
-    async def _device(self, tenant: str, device_id: int) -> DescribedDevice:
+    async def _get_device(self, tenant: str, device_id: int) -> DescribedDevice:
         for device in await self.devices.describe_devices(tenant, [device_id]):
             return device
         raise NotFound(f"device {device_id} not found", field="device_id")
 
-    async def _content(self, canvas: Canvas, request: SaveCanvas) -> Content:
+    async def _build_content(self, canvas: Canvas, request: SaveCanvas) -> CanvasContent:
         widgets = await replace_widgets(canvas, request.widgets, self.next_id)
         for at, widget in enumerate(widgets):
-            if len(widget.data) > LARGEST_WIDGET:
+            if len(widget.data) > MAX_WIDGET_CHARACTERS:
                 raise TooLarge(
-                    f"has more than {LARGEST_WIDGET} characters as JSON",
+                    f"has more than {MAX_WIDGET_CHARACTERS} characters as JSON",
                     field=f"widgets[{at}].data",
                 )
         entities = await self.devices.resolve_all(
@@ -171,7 +185,7 @@ class CanvasService:
         )
         devices = distinct_ids(request.device_ids or ())
         described = await self.devices.describe_devices(canvas.tenant, devices) if devices else []
-        return Content(
+        return CanvasContent(
             widgets=widgets,
             entity_ids=tuple(entity.id for entity in entities),
             device_ids=tuple(device.id for device in described),
@@ -184,7 +198,7 @@ class CanvasService:
 
         Raises `NotFound`, and `Forbidden` if the user does not see the owner.
         """
-        canvas = await self._find(user.tenant, canvas_id)
+        canvas = await self._get_canvas(user.tenant, canvas_id)
         grants = await self.grants.read(user)
         if not user.may(*needed[canvas.attach_type]):
             raise Forbidden("the user does not have permission")
@@ -192,7 +206,7 @@ class CanvasService:
             raise Forbidden("the user does not have data permission")
         return canvas, grants
 
-    async def _find(self, tenant: str, canvas_id: int) -> Canvas:
+    async def _get_canvas(self, tenant: str, canvas_id: int) -> Canvas:
         dashboard = await self.dashboards.get(tenant, canvas_id)
         if dashboard is not None:
             return dashboard.main_canvas
@@ -204,7 +218,7 @@ class CanvasService:
     async def _is_granted(self, grants: Grants, canvas: Canvas) -> bool:
         if canvas.attach_type == "DASHBOARD":
             return grants.allows_dashboard(canvas.attach_id)
-        device = await self._device(canvas.tenant, canvas.attach_id)
+        device = await self._get_device(canvas.tenant, canvas.attach_id)
         return grants.allows_device(device.id, device.integration, device.group)
 
 

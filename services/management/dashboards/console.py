@@ -14,7 +14,7 @@ from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
 from services.management.dashboards.canvas_service import CanvasService
-from services.management.dashboards.model import PRESETS, PresetCover
+from services.management.dashboards.model import PRESET_COVERS, PresetCover
 from services.management.dashboards.schemas import (
     CanvasResponse,
     CanvasSummary,
@@ -88,7 +88,7 @@ async def delete_dashboards(
     principal: RequestPrincipal, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
 ) -> None:
     """Delete dashboards with their canvases and grants; unknown ones are ignored."""
-    await dashboards.delete_all(principal, data)
+    await dashboards.delete_many(principal, data)
 
 
 @get("/dashboard/dashboards", guards=[allow_holders(Function.DASHBOARD_VIEW)])
@@ -96,7 +96,7 @@ async def list_dashboards(
     principal: RequestPrincipal, dashboards: Dashboards
 ) -> Streamed[list[DashboardResponse]]:
     """List the dashboards that the caller sees, with their widgets, the oldest first."""
-    return await dashboards.list_visible(principal)
+    return await dashboards.stream_visible(principal)
 
 
 @post("/dashboard/search", guards=[allow_holders(Function.DASHBOARD_VIEW)])
@@ -113,13 +113,13 @@ async def search_dashboards(
 @get("/dashboard/covers", guards=[users])
 async def list_dashboard_covers() -> list[PresetCover]:
     """List the preset cover pictures of dashboards."""
-    return PRESETS
+    return PRESET_COVERS
 
 
 @get("/dashboard/main-canvas", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def get_main_canvas(principal: RequestPrincipal, dashboards: Dashboards) -> MainCanvas:
     """Return the canvas of the caller's home, else of the newest dashboard; empty without any."""
-    return await dashboards.main_canvas(principal)
+    return await dashboards.get_main_canvas(principal)
 
 
 @post("/dashboard/{dashboard_id:str}/home", guards=[users])
@@ -135,7 +135,7 @@ async def end_home_dashboard(
     principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
 ) -> None:
     """Remove a dashboard as the caller's home."""
-    await dashboards.end_home(principal, dashboard_id)
+    await dashboards.unset_home(principal, dashboard_id)
 
 
 @get(
@@ -172,7 +172,7 @@ async def list_canvases(
     principal: RequestPrincipal, canvases: Canvases, dashboard_id: PathId
 ) -> list[CanvasSummary]:
     """List the canvases of a dashboard: the main one first, then the oldest."""
-    return await canvases.list_of_dashboard(principal, dashboard_id)
+    return await canvases.list_dashboard_canvases(principal, dashboard_id)
 
 
 @post(
@@ -187,7 +187,7 @@ async def add_canvas(
     data: JSONBody[CreateCanvas],
 ) -> CanvasSummary:
     """Add an empty canvas to a dashboard, in addition to its main canvas."""
-    return await canvases.add(principal, dashboard_id, data)
+    return await canvases.create(principal, dashboard_id, data)
 
 
 @post(
@@ -201,7 +201,7 @@ async def delete_canvases(
     data: JSONBody[DeleteCanvases],
 ) -> None:
     """Delete canvases of a dashboard except the main one; unknown ones are ignored."""
-    await canvases.remove(principal, dashboard_id, data)
+    await canvases.delete(principal, dashboard_id, data)
 
 
 def create_router(handlers: DashboardHandlers) -> Router:

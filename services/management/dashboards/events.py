@@ -28,7 +28,7 @@ def create_consumer(bus: Bus, dashboards: DashboardStore, canvases: CanvasStore)
                 name = msgspec.json.decode(message.data, type=AccountChanged).object.id
             deleted[kind].append(int(name))
         if devices := deleted.get("device"):
-            await canvases.remove_of_devices(tenant, devices)
+            await canvases.remove_device_canvases(tenant, devices)
         if users := deleted.get("auth"):
             await dashboards.remove_homes(tenant, users)
         await acknowledge(bus.client, messages)

@@ -17,16 +17,16 @@ from libs.common.errors import InvalidInput
 from libs.common.http.ids import Id, OptionalId
 from libs.common.store.mongo import Stored
 
-NextId = Callable[[], Awaitable[int]]
+AllocateId = Callable[[], Awaitable[int]]
 """Allocates ids of dashboards, canvases and widgets, which share a sequence."""
-LONGEST_NAME = 64
-"""Maximum characters of a name; longer names that exist may be kept (see `checked_name`)."""
+MAX_NAME_CHARACTERS = 64
+"""Maximum characters of a name; longer names that exist may be kept (see `check_name_length`)."""
 Name = Annotated[str, msgspec.Meta(max_length=255)]
-CanvasIds = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=1000)]
-AttachType = Literal["DASHBOARD", "DEVICE"]
+IdsToDelete = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=1000)]
+OwnerType = Literal["DASHBOARD", "DEVICE"]
 PRESET, UPLOADED = "DEFAULT_IMAGE", "RESOURCE"
 _COVER_NAMES = ("Purple", "Blue", "Green", "Yellow", "City", "Building", "Field", "Plant")
-"""Names of covers; consoles preselect Purple."""
+"""Names of preset covers; consoles preselect Purple."""
 
 
 class Widget(msgspec.Struct):
@@ -57,7 +57,7 @@ class StoredWidget(msgspec.Struct, frozen=True):
         return WidgetResponse(str(self.id), cast("dict[str, Any]", msgspec.Raw(self.data.encode())))
 
 
-class Content(Stored, frozen=True):
+class CanvasContent(Stored, frozen=True):
     """The content of a canvas."""
 
     widgets: tuple[StoredWidget, ...] = ()
@@ -66,7 +66,7 @@ class Content(Stored, frozen=True):
 
 
 async def replace_widgets(
-    before: Content, widgets: Sequence[Widget], next_id: NextId
+    before: CanvasContent, widgets: Sequence[Widget], next_id: AllocateId
 ) -> tuple[StoredWidget, ...]:
     """Return the requested widgets with their ids; widgets with unknown ids are ignored.
 
@@ -84,10 +84,10 @@ async def replace_widgets(
     return tuple(result.values())
 
 
-def checked_name(name: str, before: str = "") -> str:
+def check_name_length(name: str, before: str = "") -> str:
     """Return `name` if it is short enough, or equals `before`; raise `InvalidInput`."""
-    if len(name) > LONGEST_NAME and name != before:
-        raise InvalidInput(f"must have at most {LONGEST_NAME} characters", field="name")
+    if len(name) > MAX_NAME_CHARACTERS and name != before:
+        raise InvalidInput(f"must have at most {MAX_NAME_CHARACTERS} characters", field="name")
     return name
 
 
@@ -109,7 +109,7 @@ class PresetCover(msgspec.Struct):
     """Sort order: lower numbers first."""
 
 
-PRESETS = [
+PRESET_COVERS = [
     PresetCover(
         id=str(at),
         name=name,
@@ -119,18 +119,18 @@ PRESETS = [
     )
     for at, name in enumerate(_COVER_NAMES, 1)
 ]
-_PATHS = frozenset(preset.data for preset in PRESETS)
+_PRESET_PATHS = frozenset(preset.data for preset in PRESET_COVERS)
 
 
 def build_cover(kind: str | None, data: str | None) -> Cover | None:
-    """Return the selected cover, or None; raise `InvalidInput`."""
+    """Return the requested cover, None without a request; raise `InvalidInput`."""
     if kind is None and not data:
         return None
     if kind is None:
         raise InvalidInput("is required with cover_data", field="cover_type")
     if not data:
         raise InvalidInput("is required with cover_type", field="cover_data")
-    if kind == PRESET and data not in _PATHS:
+    if kind == PRESET and data not in _PRESET_PATHS:
         raise InvalidInput(
             "must be one of /dashboard/covers",
             field="cover_data",
@@ -139,13 +139,13 @@ def build_cover(kind: str | None, data: str | None) -> Cover | None:
     return Cover(kind, data)
 
 
-class Canvas(Content, frozen=True, kw_only=True):
+class Canvas(CanvasContent, frozen=True, kw_only=True):
     """A canvas with its content."""
 
     id: int
     tenant: str
     name: str
-    attach_type: AttachType
+    attach_type: OwnerType
     attach_id: int
     created_at: datetime
 
@@ -155,7 +155,7 @@ class Canvas(Content, frozen=True, kw_only=True):
         return self.attach_type == "DASHBOARD" and self.attach_id == self.id
 
 
-class Dashboard(Content, frozen=True, kw_only=True):
+class Dashboard(CanvasContent, frozen=True, kw_only=True):
     """A dashboard with the content of its main canvas, which has the same id and name."""
 
     id: int

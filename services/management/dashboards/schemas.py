@@ -9,17 +9,23 @@ from libs.common.contracts.names import MAX_DEVICES
 from libs.common.http.console import ResponseModel
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
-from services.management.dashboards.model import AttachType, CanvasIds, Name, Widget, WidgetResponse
+from services.management.dashboards.model import (
+    IdsToDelete,
+    Name,
+    OwnerType,
+    Widget,
+    WidgetResponse,
+)
 
-MAX_WIDGETS = 200
+MAX_DASHBOARD_WIDGETS = 200
 """Maximum widgets of a dashboard; consoles render some dozens."""
-MAX_BYTES = 4 * 1024 * 1024
+MAX_WIDGETS_BYTES = 4 * 1024 * 1024
 """Maximum bytes of all widgets of a canvas, which may contain icons of older consoles."""
 MAX_CANVAS_WIDGETS = 120
-MAX_ENTITIES = 1000
-LARGEST_WIDGET = 50 * 1024
+MAX_CANVAS_ENTITIES = 1000
+MAX_WIDGET_CHARACTERS = 50 * 1024
 """Maximum characters of a widget's data as JSON text."""
-MAX_CANVASES = 20
+MAX_ADDITIONAL_CANVASES = 20
 """Maximum canvases of a dashboard in addition to its main one."""
 
 Description = Annotated[str, msgspec.Meta(max_length=64)]
@@ -46,7 +52,9 @@ class UpdateDashboard(msgspec.Struct, kw_only=True):
     description: Description | UnsetType | None = UNSET
     cover_type: CoverType | UnsetType | None = UNSET
     cover_data: CoverData | UnsetType | None = UNSET
-    widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_WIDGETS)] | UnsetType = UNSET
+    widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_DASHBOARD_WIDGETS)] | UnsetType = (
+        UNSET
+    )
 
 
 class SearchDashboards(msgspec.Struct):
@@ -58,7 +66,7 @@ class SearchDashboards(msgspec.Struct):
 class DeleteDashboards(msgspec.Struct):
     """Body of `POST /dashboard/batch-delete`."""
 
-    dashboard_ids: CanvasIds
+    dashboard_ids: IdsToDelete
     """Ids of dashboards."""
 
 
@@ -99,7 +107,7 @@ class SaveCanvas(msgspec.Struct, kw_only=True):
 
     name: Name
     widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_CANVAS_WIDGETS)]
-    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_ENTITIES)] | None = None
+    entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_CANVAS_ENTITIES)] | None = None
     device_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] | None = None
 
 
@@ -112,7 +120,7 @@ class CreateCanvas(msgspec.Struct):
 class DeleteCanvases(msgspec.Struct):
     """Body of `POST /dashboard/{dashboard_id}/canvas/batch-delete`."""
 
-    canvas_ids: CanvasIds
+    canvas_ids: IdsToDelete
     """Ids of canvases."""
 
 
@@ -134,7 +142,7 @@ class CanvasResponse(ResponseModel, kw_only=True):
 
     id: str
     name: str
-    attach_type: AttachType
+    attach_type: OwnerType
     """Whether the canvas belongs to a dashboard or a device."""
     attach_id: str
     """Id of the dashboard or device."""
@@ -150,7 +158,7 @@ class CanvasSummary(ResponseModel, kw_only=True):
     id: str
     canvas_id: str
     name: str
-    attach_type: AttachType
+    attach_type: OwnerType
     """Whether the canvas belongs to a dashboard or a device."""
     attach_id: str
     """Id of the dashboard or device."""

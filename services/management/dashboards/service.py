@@ -15,17 +15,17 @@ from libs.common.identity import Principal
 from libs.common.identity.grants import Grants, Sharing
 from services.management.dashboards.model import (
     UPLOADED,
+    AllocateId,
     Cover,
     Dashboard,
     DashboardChanges,
-    NextId,
     StoredWidget,
     build_cover,
-    checked_name,
+    check_name_length,
     replace_widgets,
 )
 from services.management.dashboards.schemas import (
-    MAX_BYTES,
+    MAX_WIDGETS_BYTES,
     CreateDashboard,
     DashboardResponse,
     DashboardTile,
@@ -42,7 +42,7 @@ C = TypeVar("C", Cover | None, Cover | UnsetType | None)
 class DashboardService:
     """The operations on dashboards."""
 
-    def __init__(self, store: DashboardStore, sharing: Sharing, next_id: NextId) -> None:
+    def __init__(self, store: DashboardStore, sharing: Sharing, next_id: AllocateId) -> None:
         self._store = store
         self._sharing = sharing
         self._next_id = next_id
@@ -56,9 +56,9 @@ class DashboardService:
         dashboard = Dashboard(
             id=await self._next_id(),
             tenant=user.tenant,
-            name=checked_name(parse_name(request.name)),
+            name=check_name_length(parse_name(request.name)),
             description=request.description,
-            cover=await self._require_picture(
+            cover=await self._require_existing_picture(
                 user, build_cover(request.cover_type, request.cover_data)
             ),
             user_id=user.user_id,
@@ -70,7 +70,7 @@ class DashboardService:
         except Exception:
             await self._sharing.forget(user.tenant, [dashboard.id])
             raise
-        return _main_canvas(dashboard)
+        return _main_canvas_response(dashboard)
 
     async def update(self, user: Principal, dashboard_id: int, request: UpdateDashboard) -> None:
         """Set the name and other given fields; widgets are replaced."""
@@ -79,12 +79,14 @@ class DashboardService:
         widgets: tuple[StoredWidget, ...] | UnsetType = UNSET
         if request.widgets is not UNSET:
             widgets = await replace_widgets(dashboard, request.widgets, self._next_id)
-            if sum(len(widget.data.encode()) for widget in widgets) > MAX_BYTES:
-                raise TooLarge(f"must have at most {MAX_BYTES} bytes together", field="widgets")
+            if sum(len(widget.data.encode()) for widget in widgets) > MAX_WIDGETS_BYTES:
+                raise TooLarge(
+                    f"must have at most {MAX_WIDGETS_BYTES} bytes together", field="widgets"
+                )
         changes = DashboardChanges(
-            name=checked_name(name, dashboard.name),
+            name=check_name_length(name, dashboard.name),
             description=request.description,
-            cover=await self._require_picture(user, _changed_cover(request)),
+            cover=await self._require_existing_picture(user, _requested_cover(request)),
             widgets=widgets,
         )
         if not await self._store.update(user.tenant, dashboard_id, changes):
@@ -96,7 +98,7 @@ class DashboardService:
         if not await self._remove(user.tenant, [dashboard_id]):
             raise dashboard_not_found(dashboard_id)
 
-    async def delete_all(self, user: Principal, request: DeleteDashboards) -> None:
+    async def delete_many(self, user: Principal, request: DeleteDashboards) -> None:
         """Delete the dashboards that the user sees; the others are ignored."""
         grants = await self._sharing.read_grants(user)
         ids = [
@@ -107,9 +109,9 @@ class DashboardService:
         if ids:
             await self._remove(user.tenant, ids)
 
-    async def list_visible(self, user: Principal) -> Streamed[list[DashboardResponse]]:
+    async def stream_visible(self, user: Principal) -> Streamed[list[DashboardResponse]]:
         """Stream the dashboards that a user sees, the oldest first."""
-        dashboards = self._store.read(
+        dashboards = self._store.iterate_with_widgets(
             user.tenant, _granted_ids(await self._sharing.read_grants(user))
         )
         responses = (
@@ -141,7 +143,7 @@ class DashboardService:
         ]
         return sorted(rows, key=lambda row: not row.home)
 
-    async def main_canvas(self, user: Principal) -> MainCanvas:
+    async def get_main_canvas(self, user: Principal) -> MainCanvas:
         """Return the canvas of the user's home, else of the newest visible dashboard.
 
         Raises `Forbidden` for a user without any grant.
@@ -152,21 +154,23 @@ class DashboardService:
         dashboards = await self._list_visible(user, grants)
         home = await self._store.find_home(user.tenant, user.user_id)
         chosen = [dashboard for dashboard in dashboards if dashboard.id == home] or dashboards[-1:]
-        return _main_canvas(chosen[0]) if chosen else MainCanvas()
+        return _main_canvas_response(chosen[0]) if chosen else MainCanvas()
 
     async def set_home(self, user: Principal, dashboard_id: int) -> None:
         """Make a dashboard the user's home; raise `NotFound`."""
         await self._find_granted(user, await self._sharing.read_grants(user), dashboard_id)
         await self._store.set_home(user.tenant, user.user_id, dashboard_id)
 
-    async def end_home(self, user: Principal, dashboard_id: int) -> None:
+    async def unset_home(self, user: Principal, dashboard_id: int) -> None:
         """Remove a dashboard as the user's home."""
         await self._find_granted(user, await self._sharing.read_grants(user), dashboard_id)
-        await self._store.end_home(user.tenant, user.user_id, dashboard_id)
+        await self._store.unset_home(user.tenant, user.user_id, dashboard_id)
 
     async def describe(self, request: DescribeDashboards) -> DescribedDashboards:
-        """Answer `auth` with dashboards for roles, sorted by name."""
-        dashboards = await self._store.list(request.tenant, request.ids, request.keyword)
+        """Return dashboards sorted by name; `auth` shows them as resources for roles."""
+        dashboards = await self._store.list_without_widgets(
+            request.tenant, request.ids, request.keyword
+        )
         return DescribedDashboards(
             [
                 DescribedDashboard(
@@ -189,7 +193,7 @@ class DashboardService:
     async def _list_visible(
         self, user: Principal, grants: Grants, keyword: str = ""
     ) -> list[Dashboard]:
-        return await self._store.list(user.tenant, _granted_ids(grants), keyword)
+        return await self._store.list_without_widgets(user.tenant, _granted_ids(grants), keyword)
 
     async def _find_granted(self, user: Principal, grants: Grants, dashboard_id: int) -> Dashboard:
         dashboard = None
@@ -199,7 +203,7 @@ class DashboardService:
             raise dashboard_not_found(dashboard_id)
         return dashboard
 
-    async def _require_picture(self, user: Principal, cover: C) -> C:
+    async def _require_existing_picture(self, user: Principal, cover: C) -> C:
         """Return the cover if its picture exists; raise `InvalidInput`."""
         uploaded_url = cover.data if isinstance(cover, Cover) and cover.type == UPLOADED else None
         if uploaded_url is not None and not await self._store.has_resource(
@@ -224,12 +228,12 @@ def dashboard_not_found(dashboard_id: int) -> NotFound:
     return NotFound(f"the dashboard {dashboard_id} does not exist", field="dashboard_id")
 
 
-def _changed_cover(request: UpdateDashboard) -> Cover | UnsetType | None:
+def _requested_cover(request: UpdateDashboard) -> Cover | UnsetType | None:
     if request.cover_type is UNSET and request.cover_data is UNSET:
         return UNSET
     kind = None if request.cover_type is UNSET else request.cover_type
     return build_cover(kind, None if request.cover_data is UNSET else request.cover_data)
 
 
-def _main_canvas(dashboard: Dashboard) -> MainCanvas:
+def _main_canvas_response(dashboard: Dashboard) -> MainCanvas:
     return MainCanvas(dashboard_id=str(dashboard.id), main_canvas_id=str(dashboard.id))

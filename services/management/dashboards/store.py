@@ -1,9 +1,9 @@
 """Dashboards and canvases in MongoDB; a dashboard's document includes its main canvas.
 
 - `dashboards`: `{_id, tenant, name, description?, cover?: {type, data}, userId?, createdAt}` and
-the fields of `Content`.
-- `canvases`: `{_id, tenant, name, attachType, attachId, createdAt}` and the fields of `Content`. A
-device has at most one canvas.
+the fields of `CanvasContent`.
+- `canvases`: `{_id, tenant, name, attachType, attachId, createdAt}` and the fields of
+`CanvasContent`. A device has at most one canvas.
 - `home_dashboards`: `{_id, tenant, dashboard}`, where `_id` is a user.
 """
 
@@ -26,11 +26,11 @@ from libs.common.store.mongo import (
     to_document,
 )
 from services.management.dashboards.model import (
-    AttachType,
     Canvas,
-    Content,
+    CanvasContent,
     Dashboard,
     DashboardChanges,
+    OwnerType,
 )
 from services.management.resources import ResourceStore
 
@@ -48,15 +48,15 @@ class CanvasStore:
         document = await self._canvases.find_one({"_id": canvas_id, "tenant": tenant})
         return read_document(document, Canvas)
 
-    async def list_of_dashboard(self, tenant: str, dashboard_id: int) -> list[Canvas]:
+    async def list_dashboard_canvases(self, tenant: str, dashboard_id: int) -> list[Canvas]:
         """Return the canvases of a dashboard, the oldest first, without their content."""
-        query = _attachment_query(tenant, "DASHBOARD", [dashboard_id])
+        query = _owner_query(tenant, "DASHBOARD", [dashboard_id])
         cursor = self._canvases.find(query, {"widgets": 0}, sort=[("_id", 1)])
         return [msgspec.convert(document, Canvas) async for document in cursor]
 
-    async def find_of_device(self, tenant: str, device_id: int) -> Canvas | None:
+    async def find_device_canvas(self, tenant: str, device_id: int) -> Canvas | None:
         """Return the canvas of a device, without its content."""
-        query = _attachment_query(tenant, "DEVICE", [device_id])
+        query = _owner_query(tenant, "DEVICE", [device_id])
         document = await self._canvases.find_one(query, {"widgets": 0})
         return read_document(document, Canvas)
 
@@ -64,7 +64,7 @@ class CanvasStore:
         """Insert a canvas; raise `DuplicateKey` if its device has one."""
         await self._canvases.insert_one(to_document(canvas))
 
-    async def update(self, tenant: str, canvas_id: int, name: str, content: Content) -> bool:
+    async def update(self, tenant: str, canvas_id: int, name: str, content: CanvasContent) -> bool:
         """Set name and content; return False if the canvas does not exist."""
 
         async def set_content(session: Session) -> bool:
@@ -76,23 +76,25 @@ class CanvasStore:
             if not outcome.matched_count:
                 return False
             texts = [widget.data for widget in content.widgets]
-            await self._resources.hold(tenant, canvas_id, texts, session)
+            await self._resources.update_references(tenant, canvas_id, texts, session)
             return True
 
         return await self._mongo.transaction(set_content)
 
     async def remove(self, tenant: str, dashboard_id: int, ids: Sequence[int]) -> None:
         """Delete canvases of a dashboard."""
-        query = _attachment_query(tenant, "DASHBOARD", [dashboard_id]) | {"_id": {"$in": list(ids)}}
+        query = _owner_query(tenant, "DASHBOARD", [dashboard_id]) | {"_id": {"$in": list(ids)}}
         await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
 
-    async def remove_of_dashboards(self, tenant: str, ids: Sequence[int], session: Session) -> None:
+    async def remove_dashboard_canvases(
+        self, tenant: str, ids: Sequence[int], session: Session
+    ) -> None:
         """Delete the canvases of dashboards, in the transaction that deletes the dashboards."""
-        await self._remove(tenant, _attachment_query(tenant, "DASHBOARD", ids), session)
+        await self._remove(tenant, _owner_query(tenant, "DASHBOARD", ids), session)
 
-    async def remove_of_devices(self, tenant: str, ids: Sequence[int]) -> None:
+    async def remove_device_canvases(self, tenant: str, ids: Sequence[int]) -> None:
         """Delete the canvases of devices."""
-        query = _attachment_query(tenant, "DEVICE", ids)
+        query = _owner_query(tenant, "DEVICE", ids)
         await self._mongo.transaction(lambda session: self._remove(tenant, query, session))
 
     async def _remove(self, tenant: str, query: Document, session: Session) -> None:
@@ -101,7 +103,7 @@ class CanvasStore:
         if ids:
             removed: Document = {"tenant": tenant, "_id": {"$in": ids}}
             await self._canvases.delete_many(removed, session=session)
-            await self._resources.release(tenant, ids, session)
+            await self._resources.remove_references(tenant, ids, session)
 
 
 class DashboardStore:
@@ -127,7 +129,9 @@ class DashboardStore:
         async def insert_one(session: Session) -> None:
             document = to_document(dashboard)
             await self._dashboards.insert_one(document, session=session)
-            await self._resources.hold(dashboard.tenant, dashboard.id, _texts(document), session)
+            await self._resources.update_references(
+                dashboard.tenant, dashboard.id, _texts_with_resources(document), session
+            )
 
         with duplicate_raises(_duplicate_name_error(dashboard.name)):
             await self._mongo.transaction(insert_one)
@@ -152,7 +156,9 @@ class DashboardStore:
             )
             if document is None:
                 return False
-            await self._resources.hold(tenant, dashboard_id, _texts(document), session)
+            await self._resources.update_references(
+                tenant, dashboard_id, _texts_with_resources(document), session
+            )
             return True
 
         with duplicate_raises(_duplicate_name_error(changes.name)):
@@ -169,13 +175,13 @@ class DashboardStore:
             await self._homes.delete_many(
                 {"tenant": tenant, "dashboard": {"$in": removed}}, session=session
             )
-            await self._resources.release(tenant, removed, session)
-            await self._canvases.remove_of_dashboards(tenant, removed, session)
+            await self._resources.remove_references(tenant, removed, session)
+            await self._canvases.remove_dashboard_canvases(tenant, removed, session)
             return removed
 
         return await self._mongo.transaction(delete)
 
-    async def list(
+    async def list_without_widgets(
         self, tenant: str, ids: Sequence[int] | None = None, keyword: str = ""
     ) -> list[Dashboard]:
         """Return dashboards of a tenant without widgets, filtered, the oldest first."""
@@ -187,11 +193,11 @@ class DashboardStore:
         cursor = self._dashboards.find(query, {"widgets": 0}, sort=[("createdAt", 1), ("_id", 1)])
         return [msgspec.convert(document, Dashboard) async for document in cursor]
 
-    async def read(
+    async def iterate_with_widgets(
         self, tenant: str, ids: Sequence[int] | None = None
     ) -> AsyncGenerator[Dashboard, None]:
-        """Yield dashboards with up to 4 MiB of widgets each, one by one."""
-        for listed in await self.list(tenant, ids):
+        """Yield dashboards with their widgets one by one, because each may have 4 MiB."""
+        for listed in await self.list_without_widgets(tenant, ids):
             if (dashboard := await self.get(tenant, listed.id)) is not None:
                 yield dashboard
 
@@ -208,7 +214,7 @@ class DashboardStore:
             {"_id": user_id, "tenant": tenant}, {"$set": {"dashboard": dashboard_id}}, upsert=True
         )
 
-    async def end_home(self, tenant: str, user_id: int, dashboard_id: int) -> None:
+    async def unset_home(self, tenant: str, user_id: int, dashboard_id: int) -> None:
         """Remove the home of a user, if it is this dashboard."""
         await self._homes.delete_one({"_id": user_id, "tenant": tenant, "dashboard": dashboard_id})
 
@@ -227,11 +233,11 @@ def _duplicate_name_error(name: str) -> Conflict:
     )
 
 
-def _attachment_query(tenant: str, kind: AttachType, ids: Sequence[int]) -> Document:
+def _owner_query(tenant: str, kind: OwnerType, ids: Sequence[int]) -> Document:
     return {"tenant": tenant, "attachType": kind, "attachId": {"$in": list(ids)}}
 
 
-def _texts(document: Document) -> list[str]:
+def _texts_with_resources(document: Document) -> list[str]:
     """Return the texts in which a dashboard may refer to resources."""
     cover = (document.get("cover") or {}).get("data", "")
     return [cover, *(widget["data"] for widget in document["widgets"])]

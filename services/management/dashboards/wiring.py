@@ -19,8 +19,8 @@ from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import CanvasStore, DashboardStore
 from services.management.resources import ResourceStore
 
-ID_BLOCK = 100
-"""Ids of dashboards, canvases and widgets; a restart wastes at most this many."""
+IDS_PER_ALLOCATION = 100
+"""Ids of dashboards, canvases and widgets allocated at a time; a restart wastes no more."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ def wire(
     """Create stores and services, and offer their operations to other services."""
     canvas_store = CanvasStore(mongo, resources)
     store = DashboardStore(mongo, limits, canvas_store, resources)
-    next_id = IdAllocator(mongo.database, "dashboards", ID_BLOCK).allocate
+    next_id = IdAllocator(mongo.database, "dashboards", IDS_PER_ALLOCATION).allocate
     sharing = Sharing(rpc_client, grants, ResourceType.DASHBOARD)
     dashboards = DashboardService(store, sharing, next_id)
     canvases = CanvasService(canvas_store, store, dashboards, grants, devices, next_id)
     rpc_server.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
-    rpc_server.offer("canvas_of_device", GetDeviceCanvas, canvases.find_or_create_of_device)
+    rpc_server.offer("canvas_of_device", GetDeviceCanvas, canvases.get_or_create_device_canvas)
     return Dashboards(
         router=create_router(DashboardHandlers(dashboards, canvases)),
         consumer=create_consumer(bus, store, canvas_store),

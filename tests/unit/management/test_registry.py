@@ -9,7 +9,7 @@ import pytest
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import StoreUnavailable
-from services.management.integrations import Registry
+from services.management.integrations import IntegrationRegistry
 
 
 class Store:
@@ -29,7 +29,7 @@ class Store:
 async def test_repeated_announcements_are_stored_by_one_write() -> None:
     """A changed manifest is checked and stored again."""
     store: Any = Store()
-    registry = Registry(store)
+    registry = IntegrationRegistry(store)
     lamps, doors = Manifest(id="lamps", name="Lamps"), Manifest(id="doors", name="Doors")
     for manifest in (lamps, doors):
         await registry.announce(manifest.id, manifest)
@@ -52,4 +52,6 @@ async def test_an_announcement_of_the_process_survives_a_stopped_database() -> N
 
     store: Any = Stopped()
     with pytest.raises(Unavailable, match="the database does not answer: no server"):
-        await Registry(store).announce_own("lamps", Manifest(id="lamps", name="Lamps"))
+        await IntegrationRegistry(store).announce_from_this_process(
+            "lamps", Manifest(id="lamps", name="Lamps")
+        )

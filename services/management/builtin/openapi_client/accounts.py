@@ -10,7 +10,7 @@ from libs.common.integrations import IntegrationThings
 from services.management.builtin.openapi_client.remote import Account, RemotePlatform
 from services.management.builtin.openapi_client.store import AccountSecret, OpenApiStore
 
-SECRET = "client_secret"  # noqa: S105 - a property name
+SECRET_PROPERTY = "client_secret"  # noqa: S105 - a property name
 
 
 class Accounts:
@@ -34,32 +34,34 @@ class Accounts:
         self._allowed = allowed
         self._remotes: dict[str, RemotePlatform] = {}
 
-    async def updated(self, tenant: str, properties: dict[str, Any]) -> None:
+    async def handle_changed_settings(self, tenant: str, properties: dict[str, Any]) -> None:
         """Store a new secret, and check a new address; raise `InvalidInput` for it."""
         if url := properties.get("base_url"):
             validate_url(url, "base_url", self._allowed)
-        secret = properties.get(SECRET)
+        secret = properties.get(SECRET_PROPERTY)
         if secret:
             all_properties = (await self._things.get_own_values(tenant)).properties | properties
             stored_secret = AccountSecret(
-                secret, _text(all_properties, "base_url"), _text(all_properties, "client_id")
+                secret,
+                _read_text(all_properties, "base_url"),
+                _read_text(all_properties, "client_id"),
             )
             await self._store.save_secret(tenant, stored_secret)
 
-    async def remote(self, tenant: str) -> RemotePlatform:
+    async def get_platform(self, tenant: str) -> RemotePlatform:
         """Return the client of a tenant's other platform.
 
         Raises `InvalidInput` for a missing or wrong property.
         """
-        account = await self._account(tenant)
+        account = await self._read_account(tenant)
         cached = self._remotes.get(tenant)
         if cached is None or cached.account != account:
             cached = self._remotes[tenant] = self._connect(account)
         return cached
 
-    async def _account(self, tenant: str) -> Account:
+    async def _read_account(self, tenant: str) -> Account:
         values = (await self._things.get_own_values(tenant)).properties
-        url, client_id = _text(values, "base_url"), _text(values, "client_id")
+        url, client_id = _read_text(values, "base_url"), _read_text(values, "client_id")
         if url is None:
             raise InvalidInput("is not set", field="base_url", code=NOT_SET)
         if client_id is None:
@@ -67,16 +69,16 @@ class Accounts:
         base = validate_url(url, "base_url", self._allowed)
         secret = await self._store.find_secret(tenant)
         if secret is None:
-            raise InvalidInput("is not set", field=SECRET, code=NOT_SET)
+            raise InvalidInput("is not set", field=SECRET_PROPERTY, code=NOT_SET)
         if secret.url is None or secret.client_id is None:
             bound = AccountSecret(secret.secret, secret.url or url, secret.client_id or client_id)
             await self._store.save_secret(tenant, bound)
             secret = bound
         if (secret.url, secret.client_id) != (url, client_id):
             text = "was entered for another base_url or client_id: enter it again"
-            raise InvalidInput(text, field=SECRET)
+            raise InvalidInput(text, field=SECRET_PROPERTY)
         return Account(base_url=base, client_id=client_id, client_secret=secret.secret)
 
 
-def _text(values: dict[str, Any], name: str) -> str | None:
+def _read_text(values: dict[str, Any], name: str) -> str | None:
     return str(values.get(name) or "").strip() or None

@@ -18,26 +18,26 @@ from libs.common.jobs import NamedTasks
 from libs.common.scheduling import FairScheduler
 from services.management.builtin.openapi_client.accounts import Accounts
 from services.management.builtin.openapi_client.remote import RemotePlatform
-from services.management.builtin.openapi_client.store import CarriedCommand, OpenApiStore
+from services.management.builtin.openapi_client.store import ForwardedCommand, OpenApiStore
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH = 0.2, 10.0, 1.5
 """Seconds between two checks of a task, or two attempts."""
-CONCURRENT_CALLS = 64
+MAX_CONCURRENT_CALLS = 64
 """Concurrent calls of other platforms for commands, of all tenants."""
-RESULT_OF_STATUS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
-"""The result of a command, by the final state of its task at the other platform."""
+COMMAND_STATUS_BY_TASK_STATUS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
+"""Status of a finished command by the final status of its task at the other platform."""
 
 
-class CommandCarrier:
-    """Sends commands in separate tasks, which take tenants' turns to call."""
+class CommandForwarder:
+    """Forwards each command in its own asyncio task; tenants take turns to call other platforms."""
 
     def __init__(self, things: IntegrationThings, store: OpenApiStore, accounts: Accounts) -> None:
         self._things = things
         self._store = store
         self._accounts = accounts
-        self._calls = FairScheduler("openapi-client commands", CONCURRENT_CALLS)
+        self._calls = FairScheduler("openapi-client commands", MAX_CONCURRENT_CALLS)
         self._beside = NamedTasks()
 
     async def accept(self, request: DeviceCommand) -> None:
@@ -50,42 +50,47 @@ class CommandCarrier:
         remote_id = link.remote_id if link else device.additional.get("deviceId")
         if remote_id is None:
             raise NotFound(f"{device.identifier} is not known at the other platform")
-        remote_command = CarriedCommand(
+        remote_command = ForwardedCommand(
             id=int(command["commandId"]),
             tenant=device.tenant,
             identifier=device.identifier,
             remote_id=str(remote_id),
             command=command,
         )
-        self._begin(await self._store.add_command(remote_command, int(command["expiresAt"])))
+        self._start_task(await self._store.add_command(remote_command, int(command["expiresAt"])))
 
     async def resume(self) -> None:
-        """Continue the commands of another replica."""
-        for remote_command in await self._store.list_open_commands():
-            self._begin(remote_command)
+        """Continue the stored commands that another replica did not finish."""
+        for remote_command in await self._store.list_unfinished_commands():
+            self._start_task(remote_command)
 
     async def stop(self) -> None:
         """Cancel the tasks; `resume` continues their commands."""
         await self._beside.stop()
 
-    def _begin(self, remote_command: CarriedCommand) -> None:
-        self._beside.start(f"command {remote_command.id}", partial(self._carry, remote_command))
+    def _start_task(self, remote_command: ForwardedCommand) -> None:
+        self._beside.start(
+            f"command {remote_command.id}", partial(self._forward_until_reported, remote_command)
+        )
 
-    async def _carry(self, remote_command: CarriedCommand) -> None:
+    async def _forward_until_reported(self, remote_command: ForwardedCommand) -> None:
         pause = FIRST_PAUSE
-        while not await self._step(remote_command):
+        while not await self._try_to_finish(remote_command):
             if remote_command.command["expiresAt"] < now_ms():
-                await self._store.close_command(remote_command)
+                await self._store.finish_command(remote_command)
                 return
             await asyncio.sleep(pause)
             pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
 
-    async def _step(self, remote_command: CarriedCommand) -> bool:
-        """Advance a command; return whether its result is reported. Failures are retried."""
+    async def _try_to_finish(self, remote_command: ForwardedCommand) -> bool:
+        """Send a command, check its task or report its result; return whether it is reported.
+
+        Returns False after an error, so that the caller tries again.
+        """
         try:
             if remote_command.reply is None:
                 async with self._calls.slot(remote_command.tenant):
-                    remote_command.reply = await self._advance(remote_command)
+                    remote_command.reply = await self._send_or_check_task(remote_command)
                 await self._store.save_command(remote_command)
             if remote_command.reply is None:
                 return False
@@ -95,26 +100,26 @@ class CommandCarrier:
             return False
         return True
 
-    async def _advance(self, remote_command: CarriedCommand) -> dict[str, Any] | None:
-        """Send the command or check its task; return the result if it is known."""
+    async def _send_or_check_task(self, remote_command: ForwardedCommand) -> dict[str, Any] | None:
+        """Send the command or check its task; return the result, None while it is unknown."""
         try:
-            remote = await self._accounts.remote(remote_command.tenant)
+            remote = await self._accounts.get_platform(remote_command.tenant)
             if remote_command.task is None:
                 remote_command.task = await _send(remote, remote_command)
                 return {"status": "SUCCESS"} if remote_command.task is None else None
-            task = await remote.task(remote_command.task)
+            task = await remote.get_task(remote_command.task)
         except (InvalidInput, NotFound, Conflict, UpstreamFailed) as error:
             return {"status": "FAILED", "error": error.text}
-        if task.status not in RESULT_OF_STATUS:
+        if task.status not in COMMAND_STATUS_BY_TASK_STATUS:
             return None
-        reply: dict[str, Any] = {"status": RESULT_OF_STATUS[task.status]}
+        reply: dict[str, Any] = {"status": COMMAND_STATUS_BY_TASK_STATUS[task.status]}
         if task.outputs is not None:
             reply["outputs"] = task.outputs
         if reply["status"] == "FAILED":
             reply["error"] = task.err_msg or task.status
         return reply
 
-    async def _report_result(self, remote_command: CarriedCommand) -> None:
+    async def _report_result(self, remote_command: ForwardedCommand) -> None:
         reply = remote_command.reply or {}
         try:
             await self._things.send_reply(
@@ -127,10 +132,10 @@ class CommandCarrier:
             )
         except NotFound:
             log.info("command %d: the device was deleted", remote_command.id)
-        await self._store.close_command(remote_command)
+        await self._store.finish_command(remote_command)
 
 
-async def _send(remote: RemotePlatform, remote_command: CarriedCommand) -> str | None:
+async def _send(remote: RemotePlatform, remote_command: ForwardedCommand) -> str | None:
     """Send a command; return the id of its task, if any."""
     command = remote_command.command
     match command["kind"]:

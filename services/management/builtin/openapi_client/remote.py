@@ -16,15 +16,15 @@ from libs.common.decoding import INVALID_JSON, decode_json
 from libs.common.errors import InvalidInput, NotFound, Unavailable, UpstreamFailed
 
 Id = int | Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
-"""An id that can be part of a path."""
+"""An id that can be a segment of a URL path."""
 T = TypeVar("T")
-API = "/device/openapi/v1"
-ROWS_PER_PAGE = 100
-HISTORY_PAGE = 1000
-LARGEST_ANSWER = 32 * 1024**2
-LONGEST_TEXT = 500
+API_PATH = "/device/openapi/v1"
+DEVICES_PER_PAGE = 100
+REPORTS_PER_PAGE = 1000
+MAX_RESPONSE_BYTES = 32 * 1024**2
+MAX_ERROR_CHARACTERS = 500
 """Maximum characters of an error message that is passed on."""
-TRIES_WHILE_BUSY = 5
+MAX_ATTEMPTS_WHILE_BUSY = 5
 USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two attempts while the other platform is busy."""
 OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 200, 400, 401, 404, 500
@@ -67,7 +67,7 @@ class DevicePage(msgspec.Struct):
     content: list[RemoteDevice] = []
 
 
-class Record(msgspec.Struct):
+class HistoryReport(msgspec.Struct):
     """A report in the history; `ts` in ms."""
 
     ts: int
@@ -77,7 +77,7 @@ class Record(msgspec.Struct):
 class HistoryPage(msgspec.Struct, rename="camel"):
     """The `data` of `GET …/properties/history`."""
 
-    records: list[Record] = msgspec.field(name="list", default_factory=list)
+    records: list[HistoryReport] = msgspec.field(name="list", default_factory=list)
     next_page_key: str | None = None
 
 
@@ -115,14 +115,14 @@ class Account:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _HttpResponse:
     status: int
     body: bytes
     headers: Mapping[str, str]
 
 
 class RemotePlatform:
-    """An account. Every call raises `RequestRejected`, `Unavailable` or `UpstreamFailed`."""
+    """Client for one account. Calls raise `RequestRejected`, `Unavailable` or `UpstreamFailed`."""
 
     def __init__(self, session: aiohttp.ClientSession, account: Account) -> None:
         self.account = account
@@ -130,23 +130,23 @@ class RemotePlatform:
         self._token: str | None = None
         self._logging_in = asyncio.Lock()
 
-    async def devices(self) -> AsyncIterator[RemoteDevice]:
-        """Yield all devices of the application, by id."""
+    async def iterate_devices(self) -> AsyncIterator[RemoteDevice]:
+        """Yield all devices of the application in the order of their ids."""
         number = 1
         while True:
             query = {
-                "pageSize": ROWS_PER_PAGE,
+                "pageSize": DEVICES_PER_PAGE,
                 "pageNumber": number,
                 "sorts": [{"property": "deviceId", "direction": "asc"}],
             }
             page = await self._call_for_data("POST", "/devices/search", DevicePage, query)
             for device in page.content:
                 yield device
-            if len(page.content) < ROWS_PER_PAGE:
+            if len(page.content) < DEVICES_PER_PAGE:
                 return
             number += 1
 
-    async def find(self, device: str) -> RemoteDevice | None:
+    async def find_device(self, device: str) -> RemoteDevice | None:
         """Return the device with this SN, else with this id."""
         query = {"sn": device, "pageSize": 1, "pageNumber": 1}
         page = await self._call_for_data("POST", "/devices/search", DevicePage, query)
@@ -160,17 +160,19 @@ class RemotePlatform:
         except NotFound:
             return None
 
-    async def tsl(self, device_id: str) -> dict[str, Any]:
+    async def get_tsl(self, device_id: str) -> dict[str, Any]:
         """Return the TSL of a device."""
         path = f"/devices/{device_id}/thing-specification"
         return await self._call_for_data("GET", path, dict[str, Any])
 
-    async def history(self, device_id: str, start: int, end: int) -> AsyncIterator[HistoryPage]:
+    async def iterate_history(
+        self, device_id: str, start: int, end: int
+    ) -> AsyncIterator[HistoryPage]:
         """Yield pages of reports between two inclusive times in ms, the oldest first."""
         query = {
             "startTime": str(start),
             "endTime": str(end),
-            "pageSize": str(HISTORY_PAGE),
+            "pageSize": str(REPORTS_PER_PAGE),
             "order": "asc",
         }
         path = f"/devices/{device_id}/properties/history"
@@ -201,13 +203,13 @@ class RemotePlatform:
         tasks = made.device_task_relations
         return str(tasks[0].task_id) if tasks else None
 
-    async def task(self, task_id: str) -> Task:
+    async def get_task(self, task_id: str) -> Task:
         """Return a task."""
         return await self._call_for_data("GET", f"/tasks/{task_id}", Task)
 
     async def _start_task(self, method: str, path: str, body: Any) -> str | None:
         answer = await self._call(method, path, body)
-        _read_envelope(answer)
+        _decode_envelope(answer)
         task = _TASK_PATH.search(answer.headers.get("Location", ""))
         return task[1] if task else None
 
@@ -221,21 +223,21 @@ class RemotePlatform:
     ) -> T:
         answer = await self._call(method, path, body, query)
         try:
-            return msgspec.json.decode(_read_envelope(answer).data, type=kind)
+            return msgspec.json.decode(_decode_envelope(answer).data, type=kind)
         except INVALID_JSON as error:
             raise UpstreamFailed(f"{method} {path} sent an invalid answer: {error}") from error
 
     async def _call(
         self, method: str, path: str, body: Any = None, query: dict[str, str] | None = None
-    ) -> _Answer:
+    ) -> _HttpResponse:
         """Call with a token; retry once with a new token if it is rejected."""
         token: str | None = None
         for _ in range(2):
-            token = await self._valid_token(token)
+            token = await self._get_token(token)
             headers = {"Authorization": f"Bearer {token}"}
-            for _ in range(TRIES_WHILE_BUSY):
+            for _ in range(MAX_ATTEMPTS_WHILE_BUSY):
                 answer = await self._send(
-                    method, API + path, headers=headers, params=query or {}, json=body
+                    method, API_PATH + path, headers=headers, params=query or {}, json=body
                 )
                 if answer.status not in BUSY_STATUSES:
                     break
@@ -246,7 +248,7 @@ class RemotePlatform:
                 break
         return answer
 
-    async def _valid_token(self, rejected_token: str | None) -> str:
+    async def _get_token(self, rejected_token: str | None) -> str:
         async with self._logging_in:
             if self._token is None or self._token == rejected_token:
                 form = {
@@ -254,31 +256,31 @@ class RemotePlatform:
                     "client_id": self.account.client_id,
                     "client_secret": self.account.client_secret,
                 }
-                answer = _read_envelope(await self._send("POST", "/oauth/token", data=form))
+                answer = _decode_envelope(await self._send("POST", "/oauth/token", data=form))
                 try:
                     self._token = msgspec.json.decode(answer.data, type=Token).access_token
                 except INVALID_JSON as error:
                     raise UpstreamFailed(f"the answer has no token: {error}") from error
             return self._token
 
-    async def _send(self, method: str, path: str, **options: Any) -> _Answer:
+    async def _send(self, method: str, path: str, **options: Any) -> _HttpResponse:
         base = self.account.base_url
         try:
             async with self._session.request(
                 method, base + path, allow_redirects=False, **options
             ) as answer:
-                body = await answer.content.read(LARGEST_ANSWER + 1)
-                while len(body) <= LARGEST_ANSWER and (more := await answer.content.readany()):
+                body = await answer.content.read(MAX_RESPONSE_BYTES + 1)
+                while len(body) <= MAX_RESPONSE_BYTES and (more := await answer.content.readany()):
                     body += more
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             reason = str(error) or type(error).__name__
             raise Unavailable(f"{base} does not answer: {reason}") from error
-        if len(body) > LARGEST_ANSWER:
-            raise UpstreamFailed(f"the answer of {base} exceeds {LARGEST_ANSWER} bytes")
-        return _Answer(answer.status, body, answer.headers)
+        if len(body) > MAX_RESPONSE_BYTES:
+            raise UpstreamFailed(f"the answer of {base} exceeds {MAX_RESPONSE_BYTES} bytes")
+        return _HttpResponse(answer.status, body, answer.headers)
 
 
-def _read_envelope(answer: _Answer) -> Envelope:
+def _decode_envelope(answer: _HttpResponse) -> Envelope:
     """Return the envelope of a success; raise the error of a failure."""
     try:
         envelope: Envelope = decode_json(
@@ -289,7 +291,7 @@ def _read_envelope(answer: _Answer) -> Envelope:
         raise UpstreamFailed(text) from error
     if answer.status == OK and envelope.status == "Success":
         return envelope
-    text = (envelope.err_msg or envelope.err_code or f"HTTP {answer.status}")[:LONGEST_TEXT]
+    text = (envelope.err_msg or envelope.err_code or f"HTTP {answer.status}")[:MAX_ERROR_CHARACTERS]
     if answer.status in BUSY_STATUSES or answer.status >= SERVER_ERROR:
         raise Unavailable(f"the other platform failed: {text}")
     if answer.status == NOT_FOUND:

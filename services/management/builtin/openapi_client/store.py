@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 LinkState = Literal["asked", "here", "left"]
 
-FINISHED_RETENTION = timedelta(hours=1)
+FINISHED_COMMAND_RETENTION = timedelta(hours=1)
 """Time for which a finished command is kept, to recognize duplicates."""
 
 
@@ -52,11 +52,11 @@ class DeviceLink(msgspec.Struct, kw_only=True):
     """Imported reports shortly before `at`, by digest, to recognize duplicates."""
 
 
-ENVELOPE = ("commandId", "kind", "expiresAt")
+FIELDS_OF_FINISHED_COMMAND = ("commandId", "kind", "expiresAt")
 """The fields of a finished command that are kept."""
 
 
-class CarriedCommand(msgspec.Struct, kw_only=True):
+class ForwardedCommand(msgspec.Struct, kw_only=True):
     """A command to the other platform."""
 
     id: int
@@ -65,9 +65,9 @@ class CarriedCommand(msgspec.Struct, kw_only=True):
     remote_id: str
     command: dict[str, Any]
     task: str | None = None
-    """Its task on the other platform."""
+    """Id of its task on the other platform, if it has one."""
     reply: dict[str, Any] | None = None
-    """Its result."""
+    """Its result for `device`, once it is known."""
 
 
 class OpenApiStore:
@@ -98,79 +98,89 @@ class OpenApiStore:
         await self._accounts.update_one({"_id": tenant}, {"$set": fields}, upsert=True)
 
     async def mark_synced(self, tenant: str) -> None:
-        """Store that a sync has ended."""
+        """Store the current time as the end of the latest sync."""
         await self._accounts.update_one(
             {"_id": tenant}, {"$set": {"lastSync": datetime.now(UTC)}}, upsert=True
         )
 
-    async def list_tenants(self) -> dict[str, datetime | None]:
+    async def read_last_syncs(self) -> dict[str, datetime | None]:
         """Return the tenants with a secret, and the times of their last syncs."""
         cursor = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
         return {entry["_id"]: entry.get("lastSync") async for entry in cursor}
 
     async def find_link(self, tenant: str, identifier: str) -> DeviceLink | None:
         """Return the link of a device."""
-        document = await self._links.find_one({"_id": _key(tenant, identifier)})
+        document = await self._links.find_one({"_id": _link_id(tenant, identifier)})
         return None if document is None else msgspec.convert(document["link"], DeviceLink)
 
     async def save_link(self, tenant: str, identifier: str, link: DeviceLink) -> None:
         """Store the link of a device."""
         await self._links.update_one(
-            {"_id": _key(tenant, identifier)},
+            {"_id": _link_id(tenant, identifier)},
             {"$set": {"link": msgspec.to_builtins(link)}, "$unset": {"leftAt": ""}},
             upsert=True,
         )
 
-    async def mark_left(self, tenant: str, identifier: str) -> None:
-        """Exclude a device from syncs, while it exists on the other platform."""
+    async def exclude_device(self, tenant: str, identifier: str) -> None:
+        """Exclude a device from syncs; this expires 90 days after the latest call."""
         await self._links.update_one(
-            {"_id": _key(tenant, identifier)},
+            {"_id": _link_id(tenant, identifier)},
             {"$set": {"link.state": "left", "leftAt": datetime.now(UTC)}},
         )
 
-    async def add_command(self, remote_command: CarriedCommand, expires_at: int) -> CarriedCommand:
-        """Store a new command, or return the stored one."""
-        keep_until = from_ms(expires_at) + FINISHED_RETENTION
-        document = {**_fields(remote_command), "_id": remote_command.id, "keepUntil": keep_until}
+    async def add_command(
+        self, remote_command: ForwardedCommand, expires_at: int
+    ) -> ForwardedCommand:
+        """Store a command and return it; return the stored one if its id is known."""
+        keep_until = from_ms(expires_at) + FINISHED_COMMAND_RETENTION
+        document = {
+            **_encode_command(remote_command),
+            "_id": remote_command.id,
+            "keepUntil": keep_until,
+        }
         try:
             await self._commands.insert_one(document)
         except DuplicateKey:
             return (
-                _read_command(await self._commands.find_one({"_id": remote_command.id}))
+                _decode_command(await self._commands.find_one({"_id": remote_command.id}))
                 or remote_command
             )
         return remote_command
 
-    async def save_command(self, remote_command: CarriedCommand) -> None:
+    async def save_command(self, remote_command: ForwardedCommand) -> None:
         """Store the state of a command."""
         await self._commands.update_one(
-            {"_id": remote_command.id}, {"$set": _fields(remote_command)}
+            {"_id": remote_command.id}, {"$set": _encode_command(remote_command)}
         )
 
-    async def list_open_commands(self) -> list[CarriedCommand]:
+    async def list_unfinished_commands(self) -> list[ForwardedCommand]:
         """Return unfinished commands."""
         cursor = self._commands.find({"told": {"$ne": True}})
-        return [command async for document in cursor if (command := _read_command(document))]
+        return [command async for document in cursor if (command := _decode_command(document))]
 
-    async def close_command(self, remote_command: CarriedCommand) -> None:
+    async def finish_command(self, remote_command: ForwardedCommand) -> None:
         """Mark a command as finished, and remove its values, which may be secrets."""
         remote_command.command = {
-            key: remote_command.command[key] for key in ENVELOPE if key in remote_command.command
+            key: remote_command.command[key]
+            for key in FIELDS_OF_FINISHED_COMMAND
+            if key in remote_command.command
         }
-        change = {**_fields(remote_command), "told": True}
+        change = {**_encode_command(remote_command), "told": True}
         await self._commands.update_one({"_id": remote_command.id}, {"$set": change})
 
 
-def _key(tenant: str, identifier: str) -> dict[str, str]:
+def _link_id(tenant: str, identifier: str) -> dict[str, str]:
     return {"tenant": tenant, "identifier": identifier}
 
 
-def _fields(remote_command: CarriedCommand) -> dict[str, Any]:
+def _encode_command(remote_command: ForwardedCommand) -> dict[str, Any]:
     """Return the stored fields; the command is JSON text, as keys of its values may have dots."""
     return {"carried": msgspec.json.encode(remote_command).decode()}
 
 
-def _read_command(document: dict[str, Any] | None) -> CarriedCommand | None:
+def _decode_command(document: dict[str, Any] | None) -> ForwardedCommand | None:
     return (
-        None if document is None else msgspec.json.decode(document["carried"], type=CarriedCommand)
+        None
+        if document is None
+        else msgspec.json.decode(document["carried"], type=ForwardedCommand)
     )

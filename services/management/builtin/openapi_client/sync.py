@@ -22,52 +22,56 @@ from libs.common.scheduling import FairScheduler
 from libs.common.things import GENERIC_MODEL
 from services.management.builtin.openapi_client.remote import (
     HistoryPage,
-    Record,
+    HistoryReport,
     RemoteDevice,
     RemotePlatform,
 )
 from services.management.builtin.openapi_client.store import DeviceLink, OpenApiStore
 
-OVERLAP_MS = 10 * 60_000
-MAX_DIGESTS = 2000
-"""Maximum digests per device; beyond it, the oldest are dropped, and only the time counts."""
-FIRST_DAYS = 30
-"""Days of history that a first sync requests."""
+HISTORY_OVERLAP_MS = 10 * 60_000
+MAX_DIGESTS_PER_DEVICE = 2000
+"""Maximum digests per device; beyond it, the oldest are dropped and older reports are skipped."""
+MAX_HISTORY_DAYS = 30
+"""Maximum days of history that a sync requests."""
 DAY_MS = 86_400_000
 log = logging.getLogger(__name__)
 
-CONCURRENT_REPORTS = 16
+MAX_CONCURRENT_REPORTS = 16
 """Reports of a page that are sent concurrently."""
-CONCURRENT_PAGES = 4
+MAX_CONCURRENT_PAGES = 4
 """Pages of history of all tenants that are processed concurrently."""
 
 
-def find_start(link: DeviceLink, now: int) -> int:
+def choose_history_start(link: DeviceLink, now: int) -> int:
     """Return the time from which to request reports, ms."""
-    return max(link.at - OVERLAP_MS, now - FIRST_DAYS * DAY_MS, 0)
+    return max(link.at - HISTORY_OVERLAP_MS, now - MAX_HISTORY_DAYS * DAY_MS, 0)
 
 
-def digest_record(record: Record) -> str:
+def digest_report(record: HistoryReport) -> str:
     """Return a digest of a report's time and content."""
     content = msgspec.json.encode([record.ts, record.properties], order="deterministic")
     return hashlib.blake2b(content, digest_size=12).hexdigest()
 
 
-def find_unseen(link: DeviceLink, records: Iterable[Record]) -> dict[str, Record]:
+def find_new_reports(
+    link: DeviceLink, records: Iterable[HistoryReport]
+) -> dict[str, HistoryReport]:
     """Return the reports that were not imported yet, by digest."""
-    oldest = min(link.seen.values(), default=0) if len(link.seen) >= MAX_DIGESTS else 0
-    records_by_digest = {digest_record(record): record for record in records if record.ts >= oldest}
+    oldest = min(link.seen.values(), default=0) if len(link.seen) >= MAX_DIGESTS_PER_DEVICE else 0
+    records_by_digest = {digest_report(record): record for record in records if record.ts >= oldest}
     return {
         digest: record for digest, record in records_by_digest.items() if digest not in link.seen
     }
 
 
-def remember(link: DeviceLink, imported: dict[str, Record]) -> None:
-    """Record imported reports in the link, and the time of the newest one."""
+def record_imported(link: DeviceLink, imported: dict[str, HistoryReport]) -> None:
+    """Add the digests of imported reports to the link, and set the time of the newest one."""
     link.at = max([link.at, *(record.ts for record in imported.values())])
     times_by_digest = link.seen | {digest: record.ts for digest, record in imported.items()}
-    recent = [(ts, digest) for digest, ts in times_by_digest.items() if ts >= link.at - OVERLAP_MS]
-    link.seen = {digest: ts for ts, digest in sorted(recent)[-MAX_DIGESTS:]}
+    recent = [
+        (ts, digest) for digest, ts in times_by_digest.items() if ts >= link.at - HISTORY_OVERLAP_MS
+    ]
+    link.seen = {digest: ts for ts, digest in sorted(recent)[-MAX_DIGESTS_PER_DEVICE:]}
 
 
 @dataclass
@@ -77,19 +81,19 @@ class SyncResult:
     devices: int = 0
     reports: int = 0
     rejected: int = 0
-    fault: str = ""
+    first_rejection: str = ""
     """Reason why the first device or report was rejected."""
 
     def count_rejected(self, device: str, error: Exception) -> None:
         """Count a rejected device or report."""
         self.rejected += 1
-        self.fault = self.fault or f"{device}: {error}"
+        self.first_rejection = self.first_rejection or f"{device}: {error}"
 
 
-async def new_device(remote: RemotePlatform, device: RemoteDevice) -> NewDevice:
-    """Return the data of the new device, with the TSL of its product."""
+async def describe_new_device(remote: RemotePlatform, device: RemoteDevice) -> NewDevice:
+    """Describe a remote device for its creation here, with its TSL unless it is generic."""
     model = device.model or GENERIC_MODEL
-    tsl = None if model == GENERIC_MODEL else await remote.tsl(device.id)
+    tsl = None if model == GENERIC_MODEL else await remote.get_tsl(device.id)
     return NewDevice(
         identifier=device.sn,
         model=model,
@@ -98,7 +102,7 @@ async def new_device(remote: RemotePlatform, device: RemoteDevice) -> NewDevice:
     )
 
 
-async def is_here(things: IntegrationThings, tenant: str, identifier: str) -> bool:
+async def exists_on_this_platform(things: IntegrationThings, tenant: str, identifier: str) -> bool:
     """Return whether a device exists on this platform."""
     try:
         await things.get_tsl(tenant, identifier)
@@ -113,15 +117,15 @@ class Sync:
     def __init__(self, things: IntegrationThings, store: OpenApiStore) -> None:
         self._things = things
         self._store = store
-        self._pages = FairScheduler("openapi-client pages", CONCURRENT_PAGES)
+        self._pages = FairScheduler("openapi-client pages", MAX_CONCURRENT_PAGES)
 
-    async def run(self, tenant: str, remote: RemotePlatform) -> SyncResult:
+    async def sync_tenant(self, tenant: str, remote: RemotePlatform) -> SyncResult:
         """Import all devices and reports; count those that are rejected.
 
         Raises errors that end the sync.
         """
         tally = SyncResult()
-        async for device in remote.devices():
+        async for device in remote.iterate_devices():
             try:
                 link = await self._import_device(tenant, remote, device)
                 if link is not None:
@@ -139,15 +143,19 @@ class Sync:
         link = await self._store.find_link(tenant, device.sn)
         url = remote.account.base_url
         if link is not None and (link.url, link.state) == (url, "left"):
-            await self._store.mark_left(tenant, device.sn)
+            await self._store.exclude_device(tenant, device.sn)
             return None
         if link is None or (link.url, link.remote_id) != (url, device.id):
             link = DeviceLink(url=url, remote_id=device.id, state="asked")
         name = device.name or device.sn
-        if link.state == "asked" and link.name and await is_here(self._things, tenant, device.sn):
+        if (
+            link.state == "asked"
+            and link.name
+            and await exists_on_this_platform(self._things, tenant, device.sn)
+        ):
             link.state = "here"
         if link.state == "asked" or (link.name, link.model) != (name, device.model or ""):
-            await self._things.put_device(tenant, name, await new_device(remote, device))
+            await self._things.put_device(tenant, name, await describe_new_device(remote, device))
             link.state, link.name, link.model = "here", name, device.model or ""
         await self._store.save_link(tenant, device.sn, link)
         return link
@@ -161,7 +169,7 @@ class Sync:
         tally: SyncResult,
     ) -> None:
         now = now_ms()
-        pages = remote.history(device.id, find_start(link, now), now)
+        pages = remote.iterate_history(device.id, choose_history_start(link, now), now)
         more = True
         while more:
             async with self._pages.slot(tenant):
@@ -179,9 +187,9 @@ class Sync:
         tally: SyncResult,
     ) -> bool:
         """Import a page of reports; return False if a user has deleted the device."""
-        new = find_unseen(link, page.records)
+        new = find_new_reports(link, page.records)
 
-        async def send_report(digest: str, record: Record) -> bool:
+        async def send_report(digest: str, record: HistoryReport) -> bool:
             try:
                 report_id = f"{device.id}-{digest}"
                 await self._things.report(
@@ -195,14 +203,14 @@ class Sync:
             return True
 
         rest = iter(new.items())
-        while batch := list(islice(rest, CONCURRENT_REPORTS)):
+        while batch := list(islice(rest, MAX_CONCURRENT_REPORTS)):
             outcomes = await asyncio.gather(*starmap(send_report, batch), return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome
             if not all(outcomes):
-                await self._store.mark_left(tenant, device.sn)
+                await self._store.exclude_device(tenant, device.sn)
                 return False
-        remember(link, new)
+        record_imported(link, new)
         await self._store.save_link(tenant, device.sn, link)
         return True

@@ -49,7 +49,7 @@ from services.device.telemetry.partitions import Partitions, history_key, partit
 from services.device.telemetry.wiring import CONSUMER_NAME
 from services.device.things.product_model import PutProduct
 from services.management.builtin.direct import Direct, System
-from services.management.integrations import Registry
+from services.management.integrations import IntegrationRegistry
 from tests.console import AskedByUsers, Grants
 from tests.lending import lent
 from tests.lifespan import running as living
@@ -364,7 +364,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     foundation = _foundation(servers, mongo, bus, public)
     await foundation.things.directory.watch(bus)
     announced, keys = _Announced(), {}
-    registry = Registry(announced)
+    registry = IntegrationRegistry(announced)
     for built_in in (Direct, System):
         await announced.save(built_in.manifest)
     management, auth_rpc = RpcServer(outside, "management"), RpcServer(outside, "auth")

@@ -11,7 +11,12 @@ from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.errors import TooManyRequests
 from libs.common.identity.seal import Seal
 from services.management import resources as resource_service
-from services.management.resources import CONCURRENT_FILES, Resource, ResourceService, ResourceStore
+from services.management.resources import (
+    MAX_CONCURRENT_DOWNLOADS,
+    Resource,
+    ResourceService,
+    ResourceStore,
+)
 from tests.integration.management.dashboards.conftest import World
 from tests.limits import limits_of
 
@@ -126,15 +131,15 @@ async def test_a_picture_has_bounds(world: World):
 
 async def test_files_of_a_tenant_are_in_memory_a_few_at_a_time(world: World):
     """Those who read slowly wait for each other, and a file of another tenant is read at once."""
-    keys = [(await upload(world)).rpartition("/")[2] for _ in range(CONCURRENT_FILES)]
+    keys = [(await upload(world)).rpartition("/")[2] for _ in range(MAX_CONCURRENT_DOWNLOADS)]
     store = ResourceStore(world.management.mongo.database, limits_of())
     service = ResourceService(store, Seal("A" * 43))
-    slow = [service.read(await service.get(key)) for key in keys]
+    slow = [service.stream_content(await service.get(key)) for key in keys]
     begun = [asyncio.ensure_future(anext(one)) for one in slow]
-    half = CONCURRENT_FILES // 2
+    half = MAX_CONCURRENT_DOWNLOADS // 2
     assert await asyncio.gather(*begun[:half]) == [PNG] * half
     other = replace(await service.get(keys[0]), tenant="other")
-    assert [part async for part in service.read(other)] == [PNG]
+    assert [part async for part in service.stream_content(other)] == [PNG]
     assert not any(one.done() for one in begun[half:])
     for one in slow[:half]:
         await one.aclose()

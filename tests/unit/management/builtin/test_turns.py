@@ -9,16 +9,19 @@ from libs.common.clock import now_ms
 from libs.common.contracts.integrations import DeviceRef
 from libs.common.jobs import cancel_and_wait
 from services.management.builtin import simulator as simulator_module
-from services.management.builtin.openapi_client.commands import CONCURRENT_CALLS, CommandCarrier
+from services.management.builtin.openapi_client.commands import (
+    MAX_CONCURRENT_CALLS,
+    CommandForwarder,
+)
 from services.management.builtin.openapi_client.integration import OpenApiClient
 from services.management.builtin.openapi_client.remote import (
     HistoryPage,
-    Record,
+    HistoryReport,
     RemoteDevice,
     Task,
 )
-from services.management.builtin.openapi_client.store import CarriedCommand, DeviceLink
-from services.management.builtin.openapi_client.sync import CONCURRENT_PAGES
+from services.management.builtin.openapi_client.store import DeviceLink, ForwardedCommand
+from services.management.builtin.openapi_client.sync import MAX_CONCURRENT_PAGES
 from services.management.builtin.simulator import Simulator
 from services.management.networks.chirpstack import ChirpStack
 from services.management.networks.server import CONCURRENT_CHECKS
@@ -81,7 +84,7 @@ class Store:
     async def tenants(self) -> list[str]:
         return self._tenants
 
-    list_tenants = tenants
+    read_last_syncs = tenants
 
     async def find_link(self, *_: Any) -> DeviceLink:
         return DeviceLink(url="u", remote_id="1", state="here", name="S1", model="")
@@ -89,7 +92,7 @@ class Store:
     async def save_command(self, *_: Any) -> None:
         pass
 
-    save_link = close_command = mark_left = mark_synced = save_command
+    save_link = finish_command = exclude_device = mark_synced = save_command
 
 
 class Remote:
@@ -103,33 +106,33 @@ class Remote:
     async def set_properties(self, *_: Any) -> str | None:
         return "1" if self._tenant == "slow" else None
 
-    async def task(self, _: str) -> Task:
+    async def get_task(self, _: str) -> Task:
         if self._tenant == "slow":
             await asyncio.Event().wait()
         raise AssertionError
 
-    async def devices(self) -> AsyncIterator[RemoteDevice]:
+    async def iterate_devices(self) -> AsyncIterator[RemoteDevice]:
         yield RemoteDevice(sn="S1", device_id=1, name="S1", model="")
 
-    async def history(self, *_: Any) -> AsyncIterator[HistoryPage]:
+    async def iterate_history(self, *_: Any) -> AsyncIterator[HistoryPage]:
         for number in range(self._pages):
-            yield HistoryPage(records=[Record(ts=number + 1, properties={"at": number})])
+            yield HistoryPage(records=[HistoryReport(ts=number + 1, properties={"at": number})])
 
 
 class Accounts:
-    async def remote(self, tenant: str) -> Remote:
+    async def get_platform(self, tenant: str) -> Remote:
         return Remote(tenant, 2 if tenant == "other" else 100_000)
 
 
 async def test_commands_that_wait_at_one_platform_delay_no_other() -> None:
     """However many a tenant has, another's is sent and its end told."""
     things = Things()
-    carrier = CommandCarrier(things, Store(), Accounts())  # type: ignore[arg-type]
+    carrier = CommandForwarder(things, Store(), Accounts())  # type: ignore[arg-type]
     command = {"kind": "SET_PROPERTIES", "properties": {}, "expiresAt": now_ms() + 600_000}
-    for number in range(2 * CONCURRENT_CALLS + 1):
-        tenant = "slow" if number < 2 * CONCURRENT_CALLS else "other"
-        carrier._begin(
-            CarriedCommand(
+    for number in range(2 * MAX_CONCURRENT_CALLS + 1):
+        tenant = "slow" if number < 2 * MAX_CONCURRENT_CALLS else "other"
+        carrier._start_task(
+            ForwardedCommand(
                 id=number, tenant=tenant, identifier="S1", remote_id="1", command=dict(command)
             )
         )
@@ -141,11 +144,11 @@ async def test_a_short_sync_ends_beside_long_ones() -> None:
     """Syncs take turns page by page."""
     things = Things()
     client = OpenApiClient(things, Store(), Accounts(), None)  # type: ignore[arg-type]
-    for number in range(2 * CONCURRENT_PAGES):
-        client._begin(f"long{number}")
+    for number in range(2 * MAX_CONCURRENT_PAGES):
+        client._start_sync(f"long{number}")
     for _ in range(10):
         await things.reported.get()
-    client._begin("other")
+    client._start_sync("other")
     assert await things.synced.get() == ("other", 2)
     await client._syncing.stop()
 
