@@ -30,30 +30,30 @@ from services.management.live.mqtt_publisher import MqttListener
 from services.management.live.sockets import LiveSocket
 from services.management.live.subscriber import Subscriber
 
-RETRY_SECONDS = 5.0
-"""Seconds after which consoles may retry."""
+RETRY_AFTER_SECONDS = 5.0
+"""Seconds after which a client that exceeds a limit may retry."""
 
 
 class Credentials:
-    """The validity of credentials, and the access versions of tenants."""
+    """Reads credentials of users and access versions of tenants from Redis."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def valid(self, keys: Sequence[str]) -> list[bool]:
-        """Return whether each credential is valid, by its key; raise `Unavailable`."""
-        return [found is not None for found in await self._read(list(keys))]
+    async def are_valid(self, keys: Sequence[str]) -> list[bool]:
+        """Return for each Redis key of a credential whether it is valid; raise `Unavailable`."""
+        return [found is not None for found in await self._read_keys(list(keys))]
 
-    async def holder(self, key: str) -> Principal | None:
-        """Return the user of a credential; None if it is invalid; raise `Unavailable`."""
-        (principal,) = await self._read([key])
+    async def find_user(self, key: str) -> Principal | None:
+        """Return the user of a credential's Redis key, None if invalid; raise `Unavailable`."""
+        (principal,) = await self._read_keys([key])
         return None if principal is None else msgspec.json.decode(principal, type=Principal)
 
-    async def versions(self, tenants: Sequence[str]) -> list[int]:
+    async def read_access_versions(self, tenants: Sequence[str]) -> list[int]:
         """Return the access version of each tenant, 0 if unknown; raise `Unavailable`."""
-        return [int(found or 0) for found in await self._read(list(map(access_key, tenants)))]
+        return [int(found or 0) for found in await self._read_keys(list(map(access_key, tenants)))]
 
-    async def _read(self, keys: list[str]) -> list[bytes | str | None]:
+    async def _read_keys(self, keys: list[str]) -> list[bytes | str | None]:
         try:
             return await self._redis.mget(keys) if keys else []
         except (RedisError, OSError) as error:
@@ -67,8 +67,12 @@ class UserAccess:
         self._access = AccessReader(rpc)
         self._grants = grants
 
-    async def read(self, principal: Principal, version: int) -> tuple[Principal, Grants] | None:
-        """Return a user with permissions, and grants, at `version` or later; None if deleted.
+    async def read_user_and_grants(
+        self, principal: Principal, version: int
+    ) -> tuple[Principal, Grants] | None:
+        """Return a user with current permissions, and the user's grants; None if deleted.
+
+        They are those of the access version `version` or a later one.
 
         Raises the errors of `auth`, except `Unauthenticated`.
         """
@@ -92,7 +96,7 @@ class AdmissionControl:
         self._open = SlotCounts()
         self._keys = SlotCounts()
 
-    async def admit(
+    async def admit_mqtt_client(
         self, connect: Connect, live_socket: LiveSocket
     ) -> tuple[MqttListener, HeldSlots]:
         """Return the listener of a client, and its slots, which the caller releases.
@@ -100,49 +104,49 @@ class AdmissionControl:
         Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
         """
         credential = live_key((connect.password or b"").decode(errors="replace"))
-        holder = await self._credentials.holder(credential)
+        holder = await self._credentials.find_user(credential)
         if holder is None or connect.user != live_user(holder.user_id).encode():
             raise Unauthenticated("the user name or the password is wrong")
         if len(connect.fields) > 1:  # the client id, and the parts of a will
             raise Unauthenticated("a will is not permitted, because clients must not publish")
-        (version,) = await self._credentials.versions([holder.tenant])
-        current = await self._user_access.read(holder, version)
+        (version,) = await self._credentials.read_access_versions([holder.tenant])
+        current = await self._user_access.read_user_and_grants(holder, version)
         if current is None:
             raise Unauthenticated("the user does not exist or is disabled")
         slots = acquire_slots(
-            self._open, self._slot_limits(holder, "websockets"), holder.tenant, RETRY_SECONDS
+            self._open, self._slot_limits(holder, "websockets"), holder.tenant, RETRY_AFTER_SECONDS
         )
         return MqttListener(current[0], credential, current[1], live_socket), slots
 
     def set_key_count(self, subscriber: Subscriber, number: int) -> None:
-        """Count the subscribed keys of a socket in place of its previous ones.
+        """Set the number of keys that a socket subscribes to, and count it in the limits.
 
         Raises `TooManyRequests` if the user or the tenant has too many; then the socket has none.
         """
         user = subscriber.principal
         claims = self._slot_limits(user, "websocketKeys")
-        self._keys.release(claims, subscriber.counted)
-        subscriber.counted = 0
+        self._keys.release(claims, subscriber.counted_keys)
+        subscriber.counted_keys = 0
         if number:
-            acquire_slots(self._keys, claims, user.tenant, RETRY_SECONDS, number)
-            subscriber.counted = number
+            acquire_slots(self._keys, claims, user.tenant, RETRY_AFTER_SECONDS, number)
+            subscriber.counted_keys = number
 
     def _slot_limits(self, user: Principal, name: str) -> list[SlotLimit]:
         """Return the slot limits of a user and its tenant."""
         each = f"each{name[0].upper()}{name[1:]}"  # the limit of a single user
         limits = msgspec.to_builtins(self._limits.get(user.tenant))
-        user_claim = (_key(user.tenant, user.subject), limits[each], each)
+        user_claim = (_user_key(user.tenant, user.subject), limits[each], each)
         return [user_claim, (user.tenant, limits[name], name)]
 
     async def measure_usage(self, request: UsageRequest) -> Usage:
-        """Return the usage of a user and its tenant, by the name of the limit."""
+        """Return how much a user and its tenant use of each limit."""
         return {
             "websockets": self._open.occupied(request.tenant),
-            "eachWebsockets": self._open.occupied(_key(request.tenant, request.subject)),
+            "eachWebsockets": self._open.occupied(_user_key(request.tenant, request.subject)),
             "websocketKeys": self._keys.occupied(request.tenant),
-            "eachWebsocketKeys": self._keys.occupied(_key(request.tenant, request.subject)),
+            "eachWebsocketKeys": self._keys.occupied(_user_key(request.tenant, request.subject)),
         }
 
 
-def _key(tenant: str, subject: str) -> str:
+def _user_key(tenant: str, subject: str) -> str:
     return f"{tenant}/{subject}"

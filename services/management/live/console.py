@@ -22,42 +22,42 @@ from libs.common.identity.tokens import access_token_key
 from libs.common.mqtt import Connect, PacketError
 from services.management.live.access import AdmissionControl
 from services.management.live.events import LiveEvents
-from services.management.live.frames import BadFrame, Follow, read_frame
+from services.management.live.frames import FilterRequest, InvalidFrame, decode_frame
 from services.management.live.hub import Hub, Subscriptions
 from services.management.live.mqtt_publisher import MqttListener
 from services.management.live.packets import (
     PINGRESP,
     SUBACK_FAILURE,
     ConnackCode,
-    OtherVersion,
     Packet,
     PacketStream,
     Ping,
     Subscribe,
     Unsubscribe,
-    connack,
-    suback,
-    unsuback,
+    UnsupportedConnect,
+    encode_connack,
+    encode_suback,
+    encode_unsuback,
 )
-from services.management.live.sockets import MALFORMED, POLICY, TRY_AGAIN, LiveSocket, Turns
+from services.management.live.sockets import MALFORMED, POLICY, TRY_AGAIN, LiveSocket, SocketTurns
 from services.management.live.subscriber import Subscriber
 
-SUBPROTOCOL = "mqtt"
-CONNECT_SECONDS = 5.0
+MQTT_SUBPROTOCOL = "mqtt"
+CONNECT_TIMEOUT_SECONDS = 5.0
 """Seconds in which CONNECT must arrive."""
-LONGEST_SILENCE = 600.0
+MAX_SILENCE_SECONDS = 600.0
 """Maximum seconds between two packets of a client, regardless of its keep-alive."""
 KEEP_ALIVE_FACTOR = 1.5
 """Multiple of its keep-alive after which a silent client is disconnected (MQTT 3.1.1, 3.1.2.10)."""
 
 
 @websocket("/websocket", guards=[users])
-async def live(
+async def serve_websocket(
     socket: WebSocket[Any, Any, Any],
     events: NamedDependency[LiveEvents],
     subscriptions: NamedDependency[Subscriptions],
     grants: NamedDependency[GrantReader],
-    turns: NamedDependency[Turns],
+    turns: NamedDependency[SocketTurns],
 ) -> None:
     """Push changes until either side closes the socket; the platform gives a reason."""
     principal = get_principal(socket)
@@ -68,59 +68,62 @@ async def live(
         await grants.read(principal),
         live_socket,
     )
-    events.hub.enter(subscriber)
+    events.hub.add(subscriber)
     try:
-        await events.listen(principal.tenant)
+        await events.wait_until_delivered(principal.tenant)
         await socket.accept()
-        await _read(live_socket, subscriber, subscriptions)
+        await _process_frames(live_socket, subscriber, subscriptions)
     finally:
-        subscriptions.leave(subscriber)
+        subscriptions.remove_socket(subscriber)
 
 
-async def _read(
+async def _process_frames(
     live_socket: LiveSocket, subscriber: Subscriber, subscriptions: Subscriptions
 ) -> None:
-    """Process the client's frames until it disconnects, also after an invalid frame."""
+    """Process the client's frames until it disconnects.
+
+    An invalid frame closes the socket; frames that arrive until then are read too.
+    """
     while True:
         try:
             text = await live_socket.socket.receive_data(mode="text")
             async with subscriptions.turns.step(subscriber.principal.tenant):
-                requested = read_frame(text)
+                requested = decode_frame(text)
             if isinstance(requested, frozenset):
-                await subscriptions.subscribe(subscriber, requested)
-            elif isinstance(requested, Follow):
-                await subscriptions.follow(subscriber, requested.pattern)
-                await live_socket.send(requested.text)
+                await subscriptions.set_keys(subscriber, requested)
+            elif isinstance(requested, FilterRequest):
+                await subscriptions.set_filter(subscriber, requested.filter)
+                await live_socket.send(requested.confirmation)
             elif requested is not None:
                 await live_socket.send(requested)
         except WebSocketDisconnect:
             return
-        except BadFrame as error:
+        except InvalidFrame as error:
             subscriber.close(MALFORMED, str(error))
         except ThingwayError as error:
             subscriber.close(TRY_AGAIN, error.text)
 
 
 @websocket("/mqtt")
-async def mqtt(
+async def serve_mqtt(
     socket: WebSocket[Any, Any, Any],
     events: NamedDependency[LiveEvents],
     admission: NamedDependency[AdmissionControl],
-    turns: NamedDependency[Turns],
+    turns: NamedDependency[SocketTurns],
 ) -> None:
     """Push ids of changed entities until either side disconnects; the platform gives a reason."""
-    if SUBPROTOCOL not in socket.scope["subprotocols"]:
+    if MQTT_SUBPROTOCOL not in socket.scope["subprotocols"]:
         await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
         return
-    await socket.accept(subprotocols=SUBPROTOCOL)
-    live_socket, packets = LiveSocket(socket, turns), _packets(socket)
+    await socket.accept(subprotocols=MQTT_SUBPROTOCOL)
+    live_socket, packets = LiveSocket(socket, turns), _receive_packets(socket)
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
             first = await anext(packets, None)
         if isinstance(first, Connect):
-            await _listen(live_socket, packets, first, events, admission)
-        elif isinstance(first, OtherVersion):
-            await live_socket.send(connack(ConnackCode.VERSION))
+            await _serve_mqtt_client(live_socket, packets, first, events, admission)
+        elif isinstance(first, UnsupportedConnect):
+            await live_socket.send(encode_connack(ConnackCode.VERSION))
             live_socket.close(POLICY, "the protocol must be MQTT 3.1.1")
         elif first is not None:
             live_socket.close(MALFORMED, "a connection must begin with CONNECT")
@@ -131,7 +134,7 @@ async def mqtt(
     await live_socket.wait_closed()
 
 
-async def _listen(
+async def _serve_mqtt_client(
     live_socket: LiveSocket,
     packets: AsyncIterator[Packet],
     connect: Connect,
@@ -140,23 +143,23 @@ async def _listen(
 ) -> None:
     """Admit a client and process its packets; raise `TimeoutError` if it is silent."""
     try:
-        listener, slots = await admission.admit(connect, live_socket)
+        listener, slots = await admission.admit_mqtt_client(connect, live_socket)
     except ThingwayError as error:
         unknown = isinstance(error, Unauthenticated)
         code = ConnackCode.NOT_AUTHORIZED if unknown else ConnackCode.UNAVAILABLE
-        await live_socket.send(connack(code))
+        await live_socket.send(encode_connack(code))
         live_socket.close(POLICY, error.text)
         return
     hub = events.hub
-    hub.enter(listener)
+    hub.add(listener)
     try:
-        await events.listen(listener.principal.tenant)
-        await live_socket.send(connack(ConnackCode.ACCEPTED))
+        await events.wait_until_delivered(listener.principal.tenant)
+        await live_socket.send(encode_connack(ConnackCode.ACCEPTED))
         await _process_packets(live_socket, packets, connect, listener, hub)
     finally:
         slots.release()
-        hub.mqtt_publisher.leave(listener)
-        hub.leave(listener)
+        hub.mqtt_publisher.remove_listener(listener)
+        hub.remove(listener)
 
 
 async def _process_packets(
@@ -167,7 +170,7 @@ async def _process_packets(
     hub: Hub,
 ) -> None:
     promised = int.from_bytes(connect.keep_alive, "big") * KEEP_ALIVE_FACTOR
-    silence = min(promised or LONGEST_SILENCE, LONGEST_SILENCE)
+    silence = min(promised or MAX_SILENCE_SECONDS, MAX_SILENCE_SECONDS)
     while True:
         async with asyncio.timeout(silence):
             packet = await anext(packets, None)
@@ -177,12 +180,12 @@ async def _process_packets(
             case Subscribe(packet_id, filters):
                 codes = [0 if topic == listener.topic else SUBACK_FAILURE for topic in filters]
                 if 0 in codes:
-                    hub.mqtt_publisher.subscribe(listener)
-                await live_socket.send(suback(packet_id, codes))
+                    hub.mqtt_publisher.add_listener(listener)
+                await live_socket.send(encode_suback(packet_id, codes))
             case Unsubscribe(packet_id, filters):
                 if listener.topic in filters:
-                    hub.mqtt_publisher.leave(listener)
-                await live_socket.send(unsuback(packet_id))
+                    hub.mqtt_publisher.remove_listener(listener)
+                await live_socket.send(encode_unsuback(packet_id))
             case None:
                 return
             case _:  # DISCONNECT, a second CONNECT, or PUBLISH, which 3.1.1 cannot reject
@@ -190,7 +193,7 @@ async def _process_packets(
                 return
 
 
-async def _packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
+async def _receive_packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
     """Yield the packets of a client until it disconnects; raise `PacketError`."""
     stream = PacketStream()
     while True:
@@ -200,7 +203,7 @@ async def _packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Packet]:
             return
         if not data:  # also the case for a text frame
             raise PacketError("a frame must be binary and not empty")
-        for packet in stream.packets(data):
+        for packet in stream.split(data):
             yield packet
 
 
@@ -211,10 +214,10 @@ class LiveHandlers:
     events: LiveEvents
     subscriptions: Subscriptions
     grants: GrantReader
-    turns: Turns
+    turns: SocketTurns
     admission: AdmissionControl
 
 
 def create_router(handlers: LiveHandlers) -> Router:
     """Return the router of the endpoints, with their dependencies."""
-    return Router("/", route_handlers=[live, mqtt], dependencies=provide(handlers))
+    return Router("/", route_handlers=[serve_websocket, serve_mqtt], dependencies=provide(handlers))

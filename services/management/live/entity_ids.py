@@ -26,20 +26,20 @@ CACHE_SECONDS = 60.0
 MISSING_CACHE_SECONDS = 5.0
 """Seconds for which a missing number is cached: devices of the open product get numbers when they
 report."""
-CACHE_SIZE = 20_000
-"""Products and things whose numbers are cached."""
+MAX_CACHED_SCOPES = 20_000
+"""Maximum products and things whose numbers are cached."""
 
-CacheKey = tuple[str, str | int]
-"""A tenant, with the model of a product or the id of a thing."""
-
-
-Paths = dict[str, int | None]
-"""Numbers by path; None without an entity."""
+NumberScope = tuple[str, str | int]
+"""A tenant, with the model of the product or the id of the thing that share numbers."""
 
 
-class _Missing(NamedTuple):
-    cache_key: CacheKey
-    paths: Paths
+NumbersByPath = dict[str, int | None]
+"""Entity numbers by path; None for a path without an entity."""
+
+
+class _MissingNumber(NamedTuple):
+    cache_key: NumberScope
+    paths: NumbersByPath
     path: str
 
 
@@ -48,45 +48,47 @@ class EntityIds:
 
     def __init__(self, devices: DeviceClient) -> None:
         self._devices = devices
-        self._known: LruCache[CacheKey, tuple[float, Paths]] = LruCache(CACHE_SIZE)
-        """Numbers with the time until which they are cached."""
+        self._known: LruCache[NumberScope, tuple[float, NumbersByPath]] = LruCache(
+            MAX_CACHED_SCOPES
+        )
+        """By scope: the monotonic time until which numbers are cached, and the numbers."""
 
-    async def ids(self, changes: Sequence[EntityChange]) -> list[list[int]]:
-        """Return the ids of the entities of each change; paths without entities have none.
+    async def find_ids(self, changes: Sequence[EntityChange]) -> list[list[int]]:
+        """Return for each change the ids of its entities; values without an entity are left out.
 
         While `device` does not answer, only cached ids are returned.
         """
-        cache_keys = list(map(_cache_key, changes))
-        known_paths = list(map(self._paths_of, cache_keys))
-        missing: dict[str, dict[str, _Missing]] = defaultdict(dict)
+        cache_keys = list(map(_number_scope, changes))
+        known_paths = list(map(self._cached_numbers, cache_keys))
+        missing: dict[str, dict[str, _MissingNumber]] = defaultdict(dict)
         for change, cache_key, paths in zip(changes, cache_keys, known_paths, strict=True):
-            for key, path in _keys(change):
+            for key, path in _keys_and_paths(change):
                 if path not in paths:
-                    missing[change.tenant][key] = _Missing(cache_key, paths, path)
+                    missing[change.tenant][key] = _MissingNumber(cache_key, paths, path)
                     paths[path] = None  # one request suffices for all devices of a product
         for tenant, missing_keys in missing.items():
-            await self._learn(tenant, missing_keys)
+            await self._request_missing(tenant, missing_keys)
         return [
             [
                 entity_id(change.thing.id, number)
-                for _, path in _keys(change)
+                for _, path in _keys_and_paths(change)
                 if (number := paths.get(path)) is not None
             ]
             for change, paths in zip(changes, known_paths, strict=True)
         ]
 
-    def _paths_of(self, cache_key: CacheKey) -> Paths:
-        """Return the known paths of a key, which the caller may fill after they expired."""
+    def _cached_numbers(self, cache_key: NumberScope) -> NumbersByPath:
+        """Return the cached numbers of a scope; empty if expired. The caller adds missing ones."""
         until, paths = self._known.get(cache_key) or (0.0, {})
         if until <= time.monotonic():
             paths = {}
-            self._keep(cache_key, paths, CACHE_SECONDS)
+            self._cache_numbers(cache_key, paths, CACHE_SECONDS)
         return paths
 
-    def _keep(self, cache_key: CacheKey, paths: Paths, life: float) -> None:
+    def _cache_numbers(self, cache_key: NumberScope, paths: NumbersByPath, life: float) -> None:
         self._known.put(cache_key, (time.monotonic() + life, paths))
 
-    async def _learn(self, tenant: str, missing: dict[str, _Missing]) -> None:
+    async def _request_missing(self, tenant: str, missing: dict[str, _MissingNumber]) -> None:
         rest = iter(missing)
         while keys := list(islice(rest, MAX_KEYS)):
             try:
@@ -101,17 +103,17 @@ class EntityIds:
                 entry = missing[key]
                 entry.paths[entry.path] = numbers_by_key.get(key)
                 if key not in numbers_by_key:
-                    self._keep(entry.cache_key, entry.paths, MISSING_CACHE_SECONDS)
+                    self._cache_numbers(entry.cache_key, entry.paths, MISSING_CACHE_SECONDS)
 
 
-def _cache_key(change: EntityChange) -> CacheKey:
+def _number_scope(change: EntityChange) -> NumberScope:
     thing = change.thing
     shared = thing.device and thing.model and thing.model != GENERIC_MODEL
     return change.tenant, thing.model if shared else thing.id
 
 
-def _keys(change: EntityChange) -> Iterator[tuple[str, str]]:
-    """Yield keys, with the paths below the thing's key."""
+def _keys_and_paths(change: EntityChange) -> Iterator[tuple[str, str]]:
+    """Yield the key of each entity, and its path below the key of the thing."""
     start = len(change.thing.key) + 1
     for key in change.values:
         yield key, key[start:]

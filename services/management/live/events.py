@@ -20,7 +20,7 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.management.live.hub import Hub
 from services.management.live.sockets import create_pause
-from services.management.live.subscriber import MAX_WAITING
+from services.management.live.subscriber import MAX_WAITING_FRAMES
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ class LiveEvents:
         self._bus = bus
         self.hub = hub
         self._delivered: frozenset[str] = frozenset()
-        """Tenants whose events are delivered."""
+        """Tenants whose events the bus delivers to this replica."""
         self._updating: asyncio.Task[None] | None = None
         self.consumer = BatchConsumer(
             bus=bus,
@@ -49,31 +49,31 @@ class LiveEvents:
             batch=500,
             concurrency=MAX_CONCURRENT_TENANTS,
             lane=event_tenant,
-            subjects=self._subjects,
+            subjects=self._subjects_to_deliver,
             ephemeral=True,
         )
 
-    async def listen(self, tenant: str) -> None:
-        """Return when the events of a tenant that has a socket are delivered."""
+    async def wait_until_delivered(self, tenant: str) -> None:
+        """Wait until the bus delivers the events of a tenant that has a socket."""
         while tenant not in self._delivered:
             if self._updating is None:
-                self._updating = asyncio.ensure_future(self._update())
+                self._updating = asyncio.ensure_future(self._update_consumer())
             await asyncio.shield(self._updating)
 
     async def push(self, messages: list[Msg]) -> None:
         """Push and acknowledge events of a tenant."""
         with trace_batch("live batch", [read_trace(message.headers) for message in messages]):
-            if self.hub.listens(event_tenant(messages[0])):
-                await _push(self.hub, messages)
+            if self.hub.has_socket(event_tenant(messages[0])):
+                await _push_to_hub(self.hub, messages)
             await acknowledge(self._bus.client, messages)
 
-    def _subjects(self) -> tuple[str, ...]:
-        tenants = self.hub.tenants()
+    def _subjects_to_deliver(self) -> tuple[str, ...]:
+        tenants = self.hub.list_tenants()
         self._delivered &= tenants
         return event_filters(tenants, (*SUBJECTS, *KNOWN_SUBJECTS))
 
-    async def _update(self) -> None:
-        tenants = self.hub.tenants()
+    async def _update_consumer(self) -> None:
+        tenants = self.hub.list_tenants()
         try:
             if self._bus.is_connected:
                 await self.consumer.apply_subjects()
@@ -82,7 +82,7 @@ class LiveEvents:
             self._updating = None
 
 
-async def _push(hub: Hub, messages: list[Msg]) -> None:
+async def _push_to_hub(hub: Hub, messages: list[Msg]) -> None:
     """Push changed values to sockets, and ids of changed entities to MQTT pages.
 
     Changes that arrive faster than they are pushed are merged, so that only the latest values are
@@ -95,10 +95,10 @@ async def _push(hub: Hub, messages: list[Msg]) -> None:
             if message.subject.endswith((".reported", ".event")):
                 changes.append(read_change(message.data))
             else:
-                hub.mqtt_publisher.publish(read_state_change(message.subject, message.data))
+                hub.mqtt_publisher.collect(read_state_change(message.subject, message.data))
         except INVALID_JSON as error:
             log.warning("%s cannot be decoded: %s", message.subject, error)
-        if changes and len(messages) <= MAX_WAITING:
+        if changes and len(messages) <= MAX_WAITING_FRAMES:
             await hub.push(changes, pause)
             changes.clear()
         await pause()

@@ -11,37 +11,37 @@ from libs.common.decoding import INVALID_JSON, parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import find_id, parse_id
 
-MAX_CHANGES = 1000
+MAX_WAITING_CHANGES = 1000
 """Maximum changes that wait for a slow reader; the oldest are skipped."""
-MAX_CHANGE_BYTES = 256 * 1024
+MAX_WAITING_CHANGE_BYTES = 256 * 1024
 """Maximum bytes of the changes that wait for a slow reader, unless a single change is larger."""
-Scope = Literal["TENANT", "GROUP", "DEVICE"]
-MAX_KEYS = 10_000
+FilterScope = Literal["TENANT", "GROUP", "DEVICE"]
+MAX_SUBSCRIBED_KEYS = 10_000
 """Maximum number of keys of a subscription."""
-LONGEST_KEY = 512
-EXCHANGE = "Exchange"
-HEARTBEAT = "Heartbeat"
-SUBSCRIBE = "Subscribe"
+MAX_KEY_CHARACTERS = 512
+EXCHANGE_EVENT = "Exchange"
+HEARTBEAT_EVENT = "Heartbeat"
+SUBSCRIBE_EVENT = "Subscribe"
 
 
-class Pattern(msgspec.Struct, frozen=True, kw_only=True):
+class ChangeFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Payload of `Subscribe`: selects changes among those that the user sees."""
 
-    scope: Scope
+    scope: FilterScope
     id: Any = None
     """Id of the group or the device."""
     type: Literal["PROPERTY", "EVENT"] | None = None
     keyword: Annotated[str, msgspec.Meta(max_length=255)] = ""
     """Part of the entity key or of the device's name, ignoring case."""
 
-    def check(self) -> None:
+    def check_id(self) -> None:
         """Raise `InvalidInput` unless a group or a device has an id."""
         if self.scope != "TENANT":
             parse_id(self.id, "payload.id")
         elif self.id is not None:
             raise InvalidInput("must be absent for TENANT", field="payload.id")
 
-    def covers(self, change: EntityChange) -> bool:
+    def matches_thing_and_type(self, change: EntityChange) -> bool:
         """Return whether the thing and the type of a change match."""
         thing = change.thing
         if self.type is not None and (self.type == "EVENT") != change.is_event:
@@ -51,9 +51,9 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
         wanted_id = find_id(self.id)
         return thing.device and wanted_id == (thing.group if self.scope == "GROUP" else thing.id)
 
-    def select(self, change: EntityChange) -> Mapping[str, Any]:
+    def select_values(self, change: EntityChange) -> Mapping[str, Any]:
         """Return the matching values of a change, by entity key."""
-        if not self.covers(change):
+        if not self.matches_thing_and_type(change):
             return {}
         word = self.keyword.casefold()
         if not word or word in change.thing.name.casefold():
@@ -70,13 +70,13 @@ class _Change(msgspec.Struct, omit_defaults=True):
     device_name: str = ""
 
 
-class _Changes(msgspec.Struct):
+class _ChangesPayload(msgspec.Struct):
     skipped: int
     changes: list[msgspec.Raw]
 
 
 class _ChangesFrame(msgspec.Struct):
-    payload: _Changes
+    payload: _ChangesPayload
     event_type: str = "Changes"
 
 
@@ -84,11 +84,11 @@ _encoder = msgspec.json.Encoder()
 
 
 class EncodedChange(NamedTuple):
-    """A change, encoded for sockets that see the same values."""
+    """A change as JSON, encoded once for all sockets that see the same values."""
 
     text: bytes
-    values: int
-    """The number of its values."""
+    value_count: int
+    """The number of values in the change."""
 
     @classmethod
     def encode(cls, change: EntityChange, values: Mapping[str, Any]) -> Self:
@@ -106,7 +106,7 @@ class EncodedChange(NamedTuple):
 
 
 class QueuedBytes:
-    """Bytes of a queue, which also count in `total`."""
+    """The number of bytes in a queue; `total` is the sum of several queues."""
 
     __slots__ = ("maximum", "size", "total")
 
@@ -121,7 +121,7 @@ class QueuedBytes:
         return self.size > self.maximum or (self.total is not None and self.total.is_full)
 
     def add(self, size: int) -> None:
-        """Add `size` bytes."""
+        """Add `size` bytes, which may be negative."""
         self.size += size
         if self.total is not None:
             self.total.add(size)
@@ -133,7 +133,7 @@ class ChangeQueue:
     def __init__(self, total: QueuedBytes) -> None:
         self._waiting: deque[EncodedChange] = deque()
         self._skipped = 0
-        self._queued = QueuedBytes(MAX_CHANGE_BYTES, total)
+        self._queued = QueuedBytes(MAX_WAITING_CHANGE_BYTES, total)
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -143,10 +143,10 @@ class ChangeQueue:
         before = self._skipped
         self._waiting.append(change)
         self._queued.add(len(change.text))
-        while len(self._waiting) > (1 if self._queued.is_full else MAX_CHANGES):
+        while len(self._waiting) > (1 if self._queued.is_full else MAX_WAITING_CHANGES):
             oldest = self._waiting.popleft()
             self._queued.add(-len(oldest.text))
-            self._skipped += oldest.values
+            self._skipped += oldest.value_count
         return self._skipped - before
 
     def pop_frame(self) -> str | None:
@@ -154,7 +154,7 @@ class ChangeQueue:
         if not self._waiting:
             return None
         changes = [msgspec.Raw(change.text) for change in self._waiting]
-        frame = _ChangesFrame(_Changes(self._skipped, changes))
+        frame = _ChangesFrame(_ChangesPayload(self._skipped, changes))
         self.clear()
         return _encoder.encode(frame).decode()
 
@@ -165,96 +165,96 @@ class ChangeQueue:
         self._skipped = 0
 
 
-class BadFrame(Exception):
-    """A frame that cannot be decoded; the message is the reason."""
+class InvalidFrame(Exception):
+    """A received frame cannot be decoded; the message is the reason."""
 
 
-class Value(msgspec.Struct):
+class TimedValue(msgspec.Struct):
     """A new value; `timestamp` is the time of measurement, ms."""
 
     value: Any
     timestamp: int
 
 
-class Follow(msgspec.Struct, frozen=True):
-    """A client's request to follow a pattern; None ends the subscription."""
+class FilterRequest(msgspec.Struct, frozen=True):
+    """A client's request to filter changes; None ends the subscription."""
 
-    pattern: Pattern | None
-    text: str
+    filter: ChangeFilter | None
+    confirmation: str
     """The frame, which is returned as confirmation."""
 
 
-class _Frame(msgspec.Struct):
+class _ReceivedFrame(msgspec.Struct):
     event_type: str
     payload: msgspec.Raw = msgspec.Raw(b"null")
 
 
-class _Subscription(msgspec.Struct):
+class _KeysPayload(msgspec.Struct):
     entity_key: Annotated[
-        list[Annotated[str, msgspec.Meta(max_length=LONGEST_KEY)]],
-        msgspec.Meta(max_length=MAX_KEYS),
+        list[Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)]],
+        msgspec.Meta(max_length=MAX_SUBSCRIBED_KEYS),
     ]
 
 
-class _Pushed(msgspec.Struct):
+class _ValuesPayload(msgspec.Struct):
     entity_key: list[str]
-    values: Mapping[str, Value | msgspec.Raw]
+    values: Mapping[str, TimedValue | msgspec.Raw]
 
 
-class _Push(msgspec.Struct):
-    payload: _Pushed
-    event_type: str = EXCHANGE
+class _ValuesFrame(msgspec.Struct):
+    payload: _ValuesPayload
+    event_type: str = EXCHANGE_EVENT
 
 
-_frame_decoder = msgspec.json.Decoder(_Frame)
-_subscription_decoder = msgspec.json.Decoder(_Subscription)
-_pattern_decoder = msgspec.json.Decoder(Pattern | None)
+_frame_decoder = msgspec.json.Decoder(_ReceivedFrame)
+_keys_decoder = msgspec.json.Decoder(_KeysPayload)
+_filter_decoder = msgspec.json.Decoder(ChangeFilter | None)
 
 
-def read_frame(text: str) -> frozenset[str] | Follow | str | None:
-    """Decode a frame: keys or a pattern to subscribe to, a text to return, or None.
+def decode_frame(text: str) -> frozenset[str] | FilterRequest | str | None:
+    """Decode a frame: keys or a filter to subscribe to, a text to send back, or None.
 
     A subscription replaces the previous one of its type. Types of frames ignore case; unknown types
-    are ignored. Raises `BadFrame`.
+    are ignored. Raises `InvalidFrame`.
     """
     try:
         frame = _frame_decoder.decode(text)
         kind = frame.event_type.lower()
-        if kind == HEARTBEAT.lower():
+        if kind == HEARTBEAT_EVENT.lower():
             return text
-        if kind == SUBSCRIBE.lower():
-            return Follow(_decode_pattern(frame.payload), text)
-        if kind != EXCHANGE.lower():
+        if kind == SUBSCRIBE_EVENT.lower():
+            return FilterRequest(_decode_filter(frame.payload), text)
+        if kind != EXCHANGE_EVENT.lower():
             return None
-        return frozenset(_subscription_decoder.decode(frame.payload).entity_key)
+        return frozenset(_keys_decoder.decode(frame.payload).entity_key)
     except msgspec.ValidationError as error:
-        raise BadFrame(parse_validation_error(str(error)).text) from error
+        raise InvalidFrame(parse_validation_error(str(error)).text) from error
     except INVALID_JSON as error:
-        raise BadFrame("not JSON") from error
+        raise InvalidFrame("not JSON") from error
 
 
-def _decode_pattern(payload: msgspec.Raw) -> Pattern | None:
-    pattern: Pattern | None = _pattern_decoder.decode(payload)
-    if pattern is not None:
+def _decode_filter(payload: msgspec.Raw) -> ChangeFilter | None:
+    change_filter: ChangeFilter | None = _filter_decoder.decode(payload)
+    if change_filter is not None:
         try:
-            pattern.check()
+            change_filter.check_id()
         except InvalidInput as error:
-            raise BadFrame(error.text) from error
-    return pattern
+            raise InvalidFrame(error.text) from error
+    return change_filter
 
 
-class Update(NamedTuple):
+class ValuesUpdate(NamedTuple):
     """New values, encoded once for all sockets that get the same values."""
 
-    values: Mapping[str, Value]
+    values: Mapping[str, TimedValue]
     frame: bytes
 
     @classmethod
-    def encode(cls, values: Mapping[str, Value]) -> Self:
-        """Encode new values by the key that the client uses."""
-        return cls(values, push_frame(values))
+    def encode(cls, values: Mapping[str, TimedValue]) -> Self:
+        """Encode new values, by the keys or ids that the client subscribed to."""
+        return cls(values, encode_values_frame(values))
 
 
-def push_frame(values: Mapping[str, Value | msgspec.Raw]) -> bytes:
-    """Return the frame with new values: the documented keys, and `values`."""
-    return _encoder.encode(_Push(_Pushed(list(values), values)))
+def encode_values_frame(values: Mapping[str, TimedValue | msgspec.Raw]) -> bytes:
+    """Return the frame with new values by key, and the list of their keys."""
+    return _encoder.encode(_ValuesFrame(_ValuesPayload(list(values), values)))

@@ -29,21 +29,27 @@ from libs.common.jobs import NamedTasks
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import repeat
 from services.management.live.access import AdmissionControl, Credentials, UserAccess
-from services.management.live.frames import EncodedChange, Pattern, QueuedBytes, Update, Value
+from services.management.live.frames import (
+    ChangeFilter,
+    EncodedChange,
+    QueuedBytes,
+    TimedValue,
+    ValuesUpdate,
+)
 from services.management.live.mqtt_publisher import MqttPublisher
-from services.management.live.sockets import POLICY, AwaitTurn, Turns
+from services.management.live.sockets import POLICY, Pause, SocketTurns
 from services.management.live.subscriber import Listener, Subscriber
 
 log = logging.getLogger(__name__)
 
-CHECK_PERIOD = 0.4
+CHECK_SECONDS = 0.4
 """Seconds between two checks: sockets of a revoked token are closed within a second."""
 CREDENTIALS_PER_READ = 2000
 """Credentials per read from Redis."""
-ENDED_REASON = "the token is no longer valid"
-REMEMBERED_EVENTS = 5_000
+ENDED_ACCESS_REASON = "the token is no longer valid"
+MAX_REMEMBERED_EVENT_IDS = 5_000
 """Event ids per tenant that are remembered to recognize duplicates."""
-TENANT_BYTES = 16 * 1024**2
+MAX_WAITING_TENANT_BYTES = 16 * 1024**2
 """Bytes that wait for all sockets of a tenant; beyond it, each keeps one frame, and the latest
 value of each key."""
 
@@ -54,36 +60,36 @@ E = TypeVar("E")
 
 
 class Audience:
-    """The sockets of a tenant that subscribe to the same keys."""
+    """The sockets of a tenant that subscribe to the same keys and ids."""
 
     def __init__(self, keys: frozenset[str], aliases: Mapping[str, str]) -> None:
-        """`aliases` are ids by the key of the entity."""
+        """`aliases` are the subscribed ids, by the key of the entity."""
         self.name = keys, frozenset(aliases.items())
         self.keys = keys
         self.aliases = aliases
         self.entities = keys.union(aliases) if aliases else keys
-        """All keys, including those of aliases."""
+        """Keys of all subscribed entities, also of those subscribed by id."""
         self.members: set[Subscriber] = set()
 
-    def update(self, values: Mapping[str, Value]) -> Update:
-        """Encode new values by entity key, with the names that the clients use."""
+    def encode_update(self, values: Mapping[str, TimedValue]) -> ValuesUpdate:
+        """Encode new values (by entity key) with the keys or ids that clients subscribed to."""
         if not self.aliases:
-            return Update.encode(values)
+            return ValuesUpdate.encode(values)
         subscribed_values = {key: value for key, value in values.items() if key in self.keys}
         ids = {self.aliases[key]: value for key, value in values.items() if key in self.aliases}
-        return Update.encode(subscribed_values | ids)
+        return ValuesUpdate.encode(subscribed_values | ids)
 
 
-class _Sockets:
+class _TenantSockets:
     """The sockets of a tenant, by their subscriptions."""
 
     def __init__(self) -> None:
         self.number = 0
-        self.queued = QueuedBytes(TENANT_BYTES)
+        self.queued = QueuedBytes(MAX_WAITING_TENANT_BYTES)
         self.audiences: dict[Hashable, Audience] = {}
         self.by_key: dict[str, set[Audience]] = {}
-        self.followers: dict[Pattern, set[Subscriber]] = {}
-        self.known: LruCache[str, None] = LruCache(REMEMBERED_EVENTS)
+        self.followers: dict[ChangeFilter, set[Subscriber]] = {}
+        self.known: LruCache[str, None] = LruCache(MAX_REMEMBERED_EVENT_IDS)
 
 
 class Hub:
@@ -92,21 +98,21 @@ class Hub:
     def __init__(self, mqtt_publisher: MqttPublisher) -> None:
         self.mqtt_publisher = mqtt_publisher
         self.listeners: set[Listener] = set()
-        self._tenants: defaultdict[str, _Sockets] = defaultdict(_Sockets)
+        self._tenants: defaultdict[str, _TenantSockets] = defaultdict(_TenantSockets)
         self._audience_of: dict[Subscriber, Audience] = {}
 
-    def enter(self, listener: Listener) -> None:
+    def add(self, listener: Listener) -> None:
         """Add a socket without subscriptions."""
         sockets = self._tenants[listener.principal.tenant]
         sockets.number += 1
         listener.queued.total = sockets.queued
         self.listeners.add(listener)
 
-    def leave(self, listener: Listener) -> None:
+    def remove(self, listener: Listener) -> None:
         """Remove a socket, and its waiting data."""
         if isinstance(listener, Subscriber):
-            self.subscribe(listener, frozenset(), {})
-            self.follow(listener, None)
+            self.set_keys(listener, frozenset(), {})
+            self.set_filter(listener, None)
         listener.stop()
         self.listeners.discard(listener)
         sockets = self._tenants[listener.principal.tenant]
@@ -114,18 +120,18 @@ class Hub:
         if not sockets.number:
             del self._tenants[listener.principal.tenant]
 
-    def tenants(self) -> frozenset[str]:
+    def list_tenants(self) -> frozenset[str]:
         """Return the tenants that have a socket."""
         return frozenset(self._tenants)
 
-    def listens(self, tenant: str) -> bool:
+    def has_socket(self, tenant: str) -> bool:
         """Return whether a tenant has a socket."""
         return tenant in self._tenants
 
-    def subscribe(
+    def set_keys(
         self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
     ) -> None:
-        """Replace the keys of a socket; `aliases` are ids by the key of the entity."""
+        """Replace the subscribed keys of a socket, and `aliases`: ids by the key of the entity."""
         sockets = self._tenants[subscriber.principal.tenant]
         before = self._audience_of.pop(subscriber, None)
         if before is not None:
@@ -133,7 +139,7 @@ class Hub:
             if not before.members:
                 del sockets.audiences[before.name]
                 for key in before.entities:
-                    _discard(sockets.by_key, key, before)
+                    _discard_member(sockets.by_key, key, before)
         subscriber.keys = frozenset()
         if keys or aliases:  # audiences share the texts of keys
             audience = Audience(frozenset(map(sys.intern, keys)), aliases)
@@ -145,16 +151,16 @@ class Hub:
             self._audience_of[subscriber] = audience
             subscriber.keys = audience.entities
 
-    def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
-        """Replace the pattern that a socket follows; None ends it."""
+    def set_filter(self, subscriber: Subscriber, change_filter: ChangeFilter | None) -> None:
+        """Replace the filter of the changes that a socket gets; None ends them."""
         followers = self._tenants[subscriber.principal.tenant].followers
-        if subscriber.pattern is not None:
-            _discard(followers, subscriber.pattern, subscriber)
-        subscriber.follow(pattern)
-        if pattern is not None:
-            followers.setdefault(pattern, set()).add(subscriber)
+        if subscriber.filter is not None:
+            _discard_member(followers, subscriber.filter, subscriber)
+        subscriber.set_filter(change_filter)
+        if change_filter is not None:
+            followers.setdefault(change_filter, set()).add(subscriber)
 
-    async def push(self, changes: Sequence[EntityChange], pause: AwaitTurn) -> None:
+    async def push(self, changes: Sequence[EntityChange], pause: Pause) -> None:
         """Push changes of a tenant to sockets that subscribe to them and may see them.
 
         Sockets that subscribe to keys get one frame per thing, with the latest values. Duplicate
@@ -163,67 +169,74 @@ class Hub:
         sockets = self._tenants.get(changes[0].tenant)
         if sockets is None:
             return
-        latest: dict[str, tuple[ChangedThing, dict[str, Value]]] = {}
+        latest: dict[str, tuple[ChangedThing, dict[str, TimedValue]]] = {}
         for change in changes:
             if change.event_id in sockets.known:
                 continue
             sockets.known.put(change.event_id, None)
-            self.mqtt_publisher.publish(change)
+            self.mqtt_publisher.collect(change)
             _, values = latest.get(change.thing.key, (None, {}))
             latest[change.thing.key] = change.thing, values
             for key, raw in change.values.items():
                 if key in sockets.by_key:
-                    values[key] = Value(raw, change.ts)
+                    values[key] = TimedValue(raw, change.ts)
             if sockets.followers:
-                await self._push_followed(sockets, change, pause)
+                await self._push_filtered(sockets, change, pause)
         for thing, values in latest.values():
             await self._push_values(sockets, thing, values, pause)
 
     async def _push_values(
-        self, sockets: _Sockets, thing: ChangedThing, values: Mapping[str, Value], pause: AwaitTurn
+        self,
+        sockets: _TenantSockets,
+        thing: ChangedThing,
+        values: Mapping[str, TimedValue],
+        pause: Pause,
     ) -> None:
-        values_by_audience: dict[Audience, dict[str, Value]] = defaultdict(dict)
+        values_by_audience: dict[Audience, dict[str, TimedValue]] = defaultdict(dict)
         for key, value in values.items():
             for audience in sockets.by_key.get(key, ()):
                 values_by_audience[audience][key] = value
             await pause()
         for audience, audience_values in values_by_audience.items():
-            for member, update in _encode_shared(
-                audience.members, thing, audience_values, audience.update
+            for member, update in _encode_for_members(
+                audience.members, thing, audience_values, audience.encode_update
             ):
                 member.push(update)
             await pause()
 
-    async def _push_followed(
-        self, sockets: _Sockets, change: EntityChange, pause: AwaitTurn
+    async def _push_filtered(
+        self, sockets: _TenantSockets, change: EntityChange, pause: Pause
     ) -> None:
         encode = partial(EncodedChange.encode, change)
-        for pattern, members in list(sockets.followers.items()):
-            for member, encoded in _encode_shared(
-                members, change.thing, pattern.select(change), encode
+        for change_filter, members in list(sockets.followers.items()):
+            for member, encoded in _encode_for_members(
+                members, change.thing, change_filter.select_values(change), encode
             ):
                 member.push_change(encoded)
             await pause()
 
 
-def _discard(sets: dict[K, set[M]], key: K, member: M) -> None:
-    """Remove a member of a set, and the set when it is empty."""
+def _discard_member(sets: dict[K, set[M]], key: K, member: M) -> None:
+    """Remove a member from the set at a key, and the set when it is empty."""
     sets[key].discard(member)
     if not sets[key]:
         del sets[key]
 
 
-def _encode_shared(
+def _encode_for_members(
     members: Iterable[Subscriber],
     thing: ChangedThing,
     values: Mapping[str, V],
     encode: Callable[[Mapping[str, V]], E],
 ) -> list[tuple[Subscriber, E]]:
-    """Return members with the encoded values that they may see; equal values are encoded once."""
+    """Return the members that see any of the values, each with the encoded values it sees.
+
+    Members that see the same values share one encoding.
+    """
     encoded: dict[frozenset[str] | None, E | None] = {}
     encoded_members = []
     for member in members:
-        visible_keys = None if member.sees(thing) else member.granted_keys
+        visible_keys = None if member.sees_all_changes(thing) else member.granted_keys
         if visible_keys not in encoded:
             visible_values = values
             if visible_keys is not None:
@@ -240,14 +253,14 @@ class Subscriptions:
     """Manages the subscriptions of sockets."""
 
     def __init__(
-        self, hub: Hub, devices: DeviceClient, admission: AdmissionControl, turns: Turns
+        self, hub: Hub, devices: DeviceClient, admission: AdmissionControl, turns: SocketTurns
     ) -> None:
         self._hub = hub
         self._devices = devices
         self._admission = admission
         self.turns = turns
 
-    async def subscribe(self, subscriber: Subscriber, requested: frozenset[str]) -> None:
+    async def set_keys(self, subscriber: Subscriber, requested: frozenset[str]) -> None:
         """Replace the subscription of a socket; keys need not exist.
 
         Raises `TooManyRequests`, and errors of `device` if it is needed.
@@ -260,27 +273,30 @@ class Subscriptions:
             entities = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MAX_KEYS])
             by_key = {entity.key: str(entity.id) for entity in entities}
         async with self.turns.step(subscriber.principal.tenant):
-            self._hub.subscribe(subscriber, keys, by_key)
+            self._hub.set_keys(subscriber, keys, by_key)
         await self.update_granted_keys(subscriber)
 
-    def leave(self, subscriber: Subscriber) -> None:
+    def remove_socket(self, subscriber: Subscriber) -> None:
         """Remove a socket."""
-        self._hub.leave(subscriber)
+        self._hub.remove(subscriber)
         self._admission.set_key_count(subscriber, 0)
 
-    async def follow(self, subscriber: Subscriber, pattern: Pattern | None) -> None:
-        """Replace the pattern that a socket follows; raise as `subscribe` does."""
-        self._hub.follow(subscriber, pattern)
+    async def set_filter(self, subscriber: Subscriber, change_filter: ChangeFilter | None) -> None:
+        """Replace the filter of the changes that a socket gets; raise as `set_keys` does."""
+        self._hub.set_filter(subscriber, change_filter)
         await self.update_granted_keys(subscriber)
 
     async def update_granted_keys(self, subscriber: Subscriber) -> None:
-        """Update the keys that are granted directly; with a pattern, of all granted entities."""
+        """Update the keys of entities that are granted directly, and not with their thing.
+
+        With a filter, they are those of all such entities, otherwise of the subscribed ones.
+        """
         granted = subscriber.grants.resources.entities
         subscriber.granted_keys = frozenset()
         if subscriber.grants.everything or not granted:
             return
         tenant, keys = subscriber.principal.tenant, list(subscriber.keys)
-        if subscriber.pattern is not None:
+        if subscriber.filter is not None:
             ids = sorted(granted)
             answers = [
                 await self._devices.resolve(tenant, ids=ids[start : start + MAX_KEYS])
@@ -297,7 +313,7 @@ class Subscriptions:
 
 
 @dataclass(frozen=True)
-class SocketWatch:
+class SocketChecker:
     """Checks the sockets of a hub."""
 
     hub: Hub
@@ -305,12 +321,12 @@ class SocketWatch:
     user_access: UserAccess
     subscriptions: Subscriptions
     refreshing: NamedTasks = field(default_factory=NamedTasks)
-    """A job for each tenant whose grants have changed."""
+    """Tasks that reload permissions and grants, by tenant."""
 
     async def run(self) -> None:
         """Check for ever; without Redis or `auth`, the last known state remains valid."""
         try:
-            await repeat(self.check_sockets, CHECK_PERIOD, "sockets could not be checked")
+            await repeat(self.check_sockets, CHECK_SECONDS, "sockets could not be checked")
         finally:
             await self.refreshing.stop()
 
@@ -319,31 +335,31 @@ class SocketWatch:
         listeners = list(self.hub.listeners)
         for start in range(0, len(listeners), CREDENTIALS_PER_READ):
             chunk = listeners[start : start + CREDENTIALS_PER_READ]
-            valid = await self.tokens.valid([socket.credential for socket in chunk])
+            valid = await self.tokens.are_valid([socket.credential for socket in chunk])
             for subscriber, is_valid in zip(chunk, valid, strict=True):
                 if not is_valid:
-                    subscriber.close(POLICY, ENDED_REASON)
-        await self._refresh_stale()
+                    subscriber.close(POLICY, ENDED_ACCESS_REASON)
+        await self._reload_changed_access()
 
-    async def _refresh_stale(self) -> None:
+    async def _reload_changed_access(self) -> None:
         by_tenant: dict[str, list[Listener]] = defaultdict(list)
         for subscriber in self.hub.listeners:
             by_tenant[subscriber.principal.tenant].append(subscriber)
         tenants = list(by_tenant)
-        versions = await self.tokens.versions(tenants) if tenants else ()
+        versions = await self.tokens.read_access_versions(tenants) if tenants else ()
         for tenant, version in zip(tenants, versions, strict=True):
             stale = [socket for socket in by_tenant[tenant] if socket.principal.access < version]
             if stale:
-                self.refreshing.start(tenant, partial(self._refresh, stale, version))
+                self.refreshing.start(tenant, partial(self._reload_access, stale, version))
 
-    async def _refresh(self, subscribers: Iterable[Listener], version: int) -> None:
+    async def _reload_access(self, subscribers: Iterable[Listener], version: int) -> None:
         """Read permissions and grants again for sockets of a tenant, once per user."""
         access_by_user: dict[str, tuple[Principal, Grants] | None] = {}
         try:
             for subscriber in subscribers:
                 user = subscriber.principal.subject
                 if user not in access_by_user:
-                    access_by_user[user] = await self.user_access.read(
+                    access_by_user[user] = await self.user_access.read_user_and_grants(
                         subscriber.principal, version
                     )
                 current = access_by_user[user]

@@ -21,35 +21,35 @@ from libs.common.identity.grants import Grants
 from libs.common.jobs import NamedTasks
 from libs.common.things import SYSTEM_INTEGRATION
 from services.management.live.entity_ids import EntityIds
-from services.management.live.packets import publish
-from services.management.live.sockets import TRY_AGAIN, LiveSocket, Turns
+from services.management.live.packets import encode_publish
+from services.management.live.sockets import TRY_AGAIN, LiveSocket, SocketTurns
 from services.management.live.subscriber import Listener
 
 MIN_COLLECT_SECONDS = 0.01
 """Minimum seconds for which changes are collected."""
 COLLECT_RATIO = 3
-"""Ratio of the time for which changes are collected to the time that the last message took."""
+"""Changes are collected for this multiple of the time that the last publishing took."""
 MAX_COLLECT_SECONDS = 0.5
 """Maximum seconds for which changes are collected, even if `device` is slow."""
-MAX_KEYS = 100_000
+MAX_COLLECTED_KEYS = 100_000
 """Maximum collected entity keys per tenant; changes of further things are dropped (QoS 0)."""
 
 
 MAX_WAITING_IDS = 100_000
 """Maximum ids that wait for a slow page; beyond it, its connection is closed."""
-ID_BYTES = 8
+BYTES_PER_WAITING_ID = 8
 """Bytes that each waiting id uses of the limit of a tenant's sockets."""
 
-MAX_IDS = 1000
+MAX_IDS_PER_MESSAGE = 1000
 """Maximum ids per message."""
 
 _encoder = msgspec.json.Encoder()
 
 
-def payloads(ids: Collection[int]) -> list[bytes]:
-    """Return the messages with `ids`."""
+def encode_ids(ids: Collection[int]) -> list[bytes]:
+    """Return the payloads of the messages that have `ids`."""
     rest, messages = iter(ids), []
-    while chunk := list(map(str, islice(rest, MAX_IDS))):
+    while chunk := list(map(str, islice(rest, MAX_IDS_PER_MESSAGE))):
         messages.append(
             _encoder.encode({"event_type": "EXCHANGE", "payload": {"entity_ids": chunk}})
         )
@@ -76,27 +76,29 @@ class MqttListener(Listener):
         else:
             before = len(self._waiting)
             self._waiting.update(ids)
-            self.queued.add((len(self._waiting) - before) * ID_BYTES)
-            if len(self._waiting) > (MAX_IDS if self.queued.is_full else MAX_WAITING_IDS):
+            self.queued.add((len(self._waiting) - before) * BYTES_PER_WAITING_ID)
+            if len(self._waiting) > (
+                MAX_IDS_PER_MESSAGE if self.queued.is_full else MAX_WAITING_IDS
+            ):
                 self._count_dropped(len(self._waiting))
                 self.close(TRY_AGAIN, "too slow")
-        self._send()
+        self._start_sending()
 
-    def _waits(self) -> bool:
+    def _has_waiting(self) -> bool:
         return bool(self._messages or self._waiting)
 
-    def _next(self) -> bytes:
+    def _pop_next(self) -> bytes:
         if not self._messages:
             ids, self._waiting = self._waiting, set()
-            self.queued.add(-len(ids) * ID_BYTES)
-            self._messages.extend(payloads(ids))
-        return publish(self.topic, self._messages.popleft())
+            self.queued.add(-len(ids) * BYTES_PER_WAITING_ID)
+            self._messages.extend(encode_ids(ids))
+        return encode_publish(self.topic, self._messages.popleft())
 
 
 class MqttPublisher:
     """The subscribed pages of this process."""
 
-    def __init__(self, entity_ids: EntityIds, turns: Turns) -> None:
+    def __init__(self, entity_ids: EntityIds, turns: SocketTurns) -> None:
         self._entity_ids = entity_ids
         self._turns = turns
         self._listeners: dict[str, set[MqttListener]] = defaultdict(set)
@@ -104,19 +106,19 @@ class MqttPublisher:
         self._collected: dict[str, _CollectedChanges] = defaultdict(_CollectedChanges)
         self._publishing = NamedTasks()
 
-    def subscribe(self, listener: MqttListener) -> None:
+    def add_listener(self, listener: MqttListener) -> None:
         """Start sending to a page; may be repeated."""
         self._listeners[listener.principal.tenant].add(listener)
 
-    def leave(self, listener: MqttListener) -> None:
+    def remove_listener(self, listener: MqttListener) -> None:
         """Stop sending to a page; may be repeated."""
         tenant = listener.principal.tenant
         self._listeners[tenant].discard(listener)
         if not self._listeners[tenant]:
             del self._listeners[tenant]
 
-    def publish(self, change: EntityChange) -> None:
-        """Send a change soon, if a page of its tenant is subscribed."""
+    def collect(self, change: EntityChange) -> None:
+        """Collect a change for the next messages, if a page of its tenant is subscribed."""
         if change.tenant in self._listeners:
             self._collected[change.tenant].add(change)
             self._publishing.start(change.tenant, partial(self._publish_collected, change.tenant))
@@ -138,7 +140,7 @@ class MqttPublisher:
 
     async def _publish(self, tenant: str, changes: list[EntityChange]) -> None:
         collected = _ChangedIds()
-        for change, ids in zip(changes, await self._entity_ids.ids(changes), strict=True):
+        for change, ids in zip(changes, await self._entity_ids.find_ids(changes), strict=True):
             collected.add(change, ids)
         messages: dict[int, tuple[Grants, set[int], list[bytes]]] = {}
         """By the `id()` of the granted resources, with the grants, so that Python keeps the id."""
@@ -150,7 +152,7 @@ class MqttPublisher:
             if grants_identity not in messages:
                 async with self._turns.step(tenant):
                     visible_ids = collected.visible_ids(grants)
-                    messages[grants_identity] = grants, visible_ids, payloads(visible_ids)
+                    messages[grants_identity] = grants, visible_ids, encode_ids(visible_ids)
             listener.push(*messages[grants_identity][1:])
 
 
@@ -166,14 +168,14 @@ class _CollectedChanges:
         """Add a change; a new thing is dropped if too many keys wait."""
         before = self.changes.get(change.thing.key)
         known_keys = () if before is None else before.values
-        if before is not None or self._keys < MAX_KEYS:
+        if before is not None or self._keys < MAX_COLLECTED_KEYS:
             values = dict.fromkeys((*known_keys, *change.values))
             self._keys += len(values) - len(known_keys)
             self.changes[change.thing.key] = replace(change, values=values)
 
 
 class _ChangedIds:
-    """Ids of changed entities of a tenant, by the resources that can be granted."""
+    """Ids of a tenant's changed entities, by the device, group or integration of their thing."""
 
     def __init__(self) -> None:
         self._all: set[int] = set()

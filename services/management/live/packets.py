@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from libs.common.mqtt import Connect, PacketError, encode_packet, find_body, read_connect
 
-MAX_PACKET = 16 * 1024
+MAX_PACKET_BYTES = 16 * 1024
 """Maximum bytes of a received packet; the longest is a SUBSCRIBE."""
 MAX_FILTERS = 20
 """Maximum topic filters of a packet."""
@@ -19,7 +19,7 @@ SUBACK_FAILURE = 0x80
 PINGRESP = b"\xd0\x00"
 
 _CONNECT, _PUBLISH, _SUBSCRIBE, _UNSUBSCRIBE, _PINGREQ, _DISCONNECT = 1, 3, 8, 10, 12, 14
-_FLAGS = {_CONNECT: 0, _SUBSCRIBE: 2, _UNSUBSCRIBE: 2, _PINGREQ: 0, _DISCONNECT: 0}
+_FLAGS_BY_PACKET_TYPE = {_CONNECT: 0, _SUBSCRIBE: 2, _UNSUBSCRIBE: 2, _PINGREQ: 0, _DISCONNECT: 0}
 
 
 class ConnackCode(IntEnum):
@@ -58,11 +58,11 @@ class Publish(NamedTuple):
     """A PUBLISH packet [3.3], which is rejected without decoding."""
 
 
-class OtherVersion(NamedTuple):
+class UnsupportedConnect(NamedTuple):
     """A CONNECT packet of another version of the protocol."""
 
 
-Packet = Connect | OtherVersion | Subscribe | Unsubscribe | Ping | Disconnect | Publish
+Packet = Connect | UnsupportedConnect | Subscribe | Unsubscribe | Ping | Disconnect | Publish
 
 
 class PacketStream:
@@ -73,94 +73,94 @@ class PacketStream:
     def __init__(self) -> None:
         self._rest = b""
 
-    def packets(self, data: bytes) -> Iterator[Packet]:
-        """Yield the complete packets; raise `PacketError` at the first invalid one.
+    def split(self, data: bytes) -> Iterator[Packet]:
+        """Add received bytes and yield complete packets; raise `PacketError` at an invalid one.
 
         A packet is yielded before the next one is examined. A PUBLISH and invalid packets are
         recognized by their first byte.
         """
         self._rest += data
         while self._rest:
-            _check(self._rest[0])
+            _check_first_byte(self._rest[0])
             if self._rest[0] >> 4 == _PUBLISH:
                 yield Publish()
-            body_bounds = find_body(self._rest, MAX_PACKET)
+            body_bounds = find_body(self._rest, MAX_PACKET_BYTES)
             if body_bounds is None or body_bounds[1] > len(self._rest):
                 return
             start, end = body_bounds
             packet, self._rest = self._rest[:end], self._rest[end:]
-            yield _read(packet, start)
+            yield _decode_packet(packet, start)
 
 
-def connack(code: ConnackCode) -> bytes:
+def encode_connack(code: ConnackCode) -> bytes:
     """Return a CONNACK without a previous session [3.2]."""
     return bytes((0x20, 2, 0, code))
 
 
-def suback(packet_id: bytes, codes: Sequence[int]) -> bytes:
+def encode_suback(packet_id: bytes, codes: Sequence[int]) -> bytes:
     """Return a SUBACK [3.9]."""
     return encode_packet(0x90, packet_id + bytes(codes))
 
 
-def unsuback(packet_id: bytes) -> bytes:
+def encode_unsuback(packet_id: bytes) -> bytes:
     """Return an UNSUBACK [3.11]."""
     return encode_packet(0xB0, packet_id)
 
 
-def publish(topic: str, payload: bytes) -> bytes:
+def encode_publish(topic: str, payload: bytes) -> bytes:
     """Return a PUBLISH with QoS 0, not retained [3.3]."""
     name = topic.encode()
     return encode_packet(0x30, len(name).to_bytes(2, "big") + name + payload)
 
 
-def _check(first: int) -> None:
+def _check_first_byte(first: int) -> None:
     """Raise `PacketError` if clients may not send a packet with this first byte."""
     kind, flags = first >> 4, first & 0x0F
-    if kind != _PUBLISH and _FLAGS.get(kind) != flags:
+    if kind != _PUBLISH and _FLAGS_BY_PACKET_TYPE.get(kind) != flags:
         raise PacketError(f"a packet of type {kind} and flags {flags} is not supported")
 
 
-def _read(packet: bytes, start: int) -> Packet:
+def _decode_packet(packet: bytes, start: int) -> Packet:
     kind = packet[0] >> 4
     if kind == _CONNECT:
-        return read_connect(packet) or OtherVersion()
-    fields = _Fields(packet[start:])
+        return read_connect(packet) or UnsupportedConnect()
+    fields = _FieldReader(packet[start:])
     if kind == _SUBSCRIBE:
-        return Subscribe(fields.read(2), fields.filters(with_qos=True))
+        return Subscribe(fields.read_bytes(2), fields.read_filters(with_qos=True))
     if kind == _UNSUBSCRIBE:
-        return Unsubscribe(fields.read(2), fields.filters(with_qos=False))
-    fields.end()
+        return Unsubscribe(fields.read_bytes(2), fields.read_filters(with_qos=False))
+    fields.check_end()
     return Ping() if kind == _PINGREQ else Disconnect()
 
 
-class _Fields:
+class _FieldReader:
     """The fields of a packet's body; raises `PacketError` if one is incomplete."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
         self._at = 0
 
-    def read(self, size: int) -> bytes:
+    def read_bytes(self, size: int) -> bytes:
         content = self._body[self._at : self._at + size]
         if len(content) < size:
             raise PacketError("a packet is incomplete")
         self._at += size
         return content
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         try:
-            content = self.read(int.from_bytes(self.read(2), "big")).decode()
+            content = self.read_bytes(int.from_bytes(self.read_bytes(2), "big")).decode()
         except UnicodeDecodeError as error:
             raise PacketError("a text must be UTF-8") from error
         if "\0" in content:
             raise PacketError("a text must not have the character U+0000")
         return content
 
-    def filters(self, *, with_qos: bool) -> list[str]:
+    def read_filters(self, *, with_qos: bool) -> list[str]:
         filters = []
         while self._at < len(self._body):
-            filters.append(self.text())
-            if with_qos and self.read(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
+            filters.append(self.read_text())
+            if with_qos and self.read_bytes(1)[0] > 2:  # noqa: PLR2004 - QoS 0 to 2
                 raise PacketError("the QoS must be 0, 1 or 2")
             if len(filters) > MAX_FILTERS:
                 raise PacketError(f"a packet must have at most {MAX_FILTERS} topic filters")
@@ -168,6 +168,6 @@ class _Fields:
             raise PacketError("a packet must have a topic filter")
         return filters
 
-    def end(self) -> None:
+    def check_end(self) -> None:
         if self._at != len(self._body):
             raise PacketError("a packet has data after its fields")

@@ -13,30 +13,30 @@ from websockets.http11 import Request
 
 from libs.common.contracts.mqtt import WS_PATH
 from libs.common.scheduling import FairScheduler
-from services.management.live.packets import MAX_PACKET
+from services.management.live.packets import MAX_PACKET_BYTES
 
 MALFORMED, POLICY, TRY_AGAIN = 1007, 1008, 1013
 """Close codes (RFC 6455, 7.4.1, and its registry): invalid data, policy violation, try again
 later."""
-READ_TIMEOUT = 30.0
+READ_TIMEOUT_SECONDS = 30.0
 """Seconds without reading after which a client is disconnected."""
-LONGEST_REASON = 120
+MAX_REASON_CHARACTERS = 120
 """Maximum characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
-WRITABLE = "writable"
+WRITABLE_STATE_KEY = "writable"
 """Key in the state of a connection: the event that is set while its client reads."""
 STEPS_PER_ITERATION = 16
 """Maximum steps of all sockets per iteration of the event loop once the time slice is used up. A
 step is a frame that is received or sent. A single tenant gets half of the steps."""
 MAX_WAITING_STEPS = 100_000
 """Maximum waiting steps of a tenant; each socket has at most two."""
-SLICE_SECONDS = 0.005
+TIME_SLICE_SECONDS = 0.005
 """Seconds for which a long job may occupy the event loop."""
 
-AwaitTurn = Callable[[], Awaitable[None]]
+Pause = Callable[[], Awaitable[None]]
 
 
-class Turns:
-    """Tenants' turns at the event loop of a process, for the work that their sockets cause."""
+class SocketTurns:
+    """Limits the steps of sockets per iteration of the event loop; tenants take turns."""
 
     def __init__(self) -> None:
         self._scheduler = FairScheduler("live", STEPS_PER_ITERATION, items=MAX_WAITING_STEPS)
@@ -45,11 +45,11 @@ class Turns:
 
     @asynccontextmanager
     async def step(self, tenant: str) -> AsyncIterator[None]:
-        """Run a step in the tenant's turn if there is much to do, then let other tasks run."""
+        """Run a step at once; if the time slice is used up, wait for the tenant's turn first."""
         now = time.monotonic()
         if not self._until:
-            self._until = now + SLICE_SECONDS
-            asyncio.get_running_loop().call_soon(self._start_again)
+            self._until = now + TIME_SLICE_SECONDS
+            asyncio.get_running_loop().call_soon(self._end_iteration)
         if now < self._until:
             yield
             return
@@ -57,19 +57,19 @@ class Turns:
             yield
             await asyncio.sleep(0)
 
-    def _start_again(self) -> None:
+    def _end_iteration(self) -> None:
         self._until = 0.0
 
 
-def create_pause() -> AwaitTurn:
-    """Return a function that lets other tasks run whenever its time slice is used up."""
-    until = time.monotonic() + SLICE_SECONDS
+def create_pause() -> Pause:
+    """Return a function for long jobs: once a time slice is used up, it lets other tasks run."""
+    until = time.monotonic() + TIME_SLICE_SECONDS
 
     async def pause() -> None:
         nonlocal until
         if time.monotonic() >= until:
             await asyncio.sleep(0)
-            until = time.monotonic() + SLICE_SECONDS
+            until = time.monotonic() + TIME_SLICE_SECONDS
 
     return pause
 
@@ -79,7 +79,7 @@ class LiveSocket:
 
     __slots__ = ("_closing", "_turns", "socket")
 
-    def __init__(self, socket: WebSocket[Any, Any, Any], turns: Turns) -> None:
+    def __init__(self, socket: WebSocket[Any, Any, Any], turns: SocketTurns) -> None:
         self.socket = socket
         self._turns = turns
         self._closing: asyncio.Task[None] | None = None
@@ -95,10 +95,10 @@ class LiveSocket:
         Nothing is encoded, and no turn is taken, for a client that does not read. Raises
         `TimeoutError` if it does not read for too long.
         """
-        writable: asyncio.Event = self.socket.scope["state"][WRITABLE]
+        writable: asyncio.Event = self.socket.scope["state"][WRITABLE_STATE_KEY]
         while True:
             if not writable.is_set():
-                async with asyncio.timeout(READ_TIMEOUT):
+                async with asyncio.timeout(READ_TIMEOUT_SECONDS):
                     await writable.wait()
             async with self._turns.step(tenant):
                 if writable.is_set():
@@ -115,7 +115,7 @@ class LiveSocket:
     def close(self, code: int, reason: str) -> None:
         """Close with a code and a reason; may be repeated."""
         if self._closing is None:
-            plain = reason.encode("ascii", "replace").decode()[:LONGEST_REASON]
+            plain = reason.encode("ascii", "replace").decode()[:MAX_REASON_CHARACTERS]
             self._closing = asyncio.ensure_future(self.socket.close(code=code, reason=plain))
 
 
@@ -133,13 +133,13 @@ class GracefulCloseProtocol(WebSocketsSansIOProtocol):
         connection.
         """
         if event.path.partition("?")[0] == WS_PATH:
-            self.conn.max_message_size = MAX_PACKET
+            self.conn.max_message_size = MAX_PACKET_BYTES
             self.ping_interval = None
         super().handle_connect(event)
 
     async def run_asgi(self) -> None:
         """Give the application access to the `writable` event."""
-        self.scope["state"][WRITABLE] = self.writable
+        self.scope["state"][WRITABLE_STATE_KEY] = self.writable
         await super().run_asgi()
 
     def handle_parser_exception(self) -> None:

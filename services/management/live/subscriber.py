@@ -1,4 +1,4 @@
-"""Listeners of changes; a socket's subscriptions, grants, and waiting frames."""
+"""Sockets that receive changes, with their grants and waiting frames."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -11,21 +11,21 @@ from libs.common.changes import ChangedThing
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from services.management.live.frames import (
+    ChangeFilter,
     ChangeQueue,
     EncodedChange,
-    Pattern,
     QueuedBytes,
-    Update,
-    Value,
-    push_frame,
+    TimedValue,
+    ValuesUpdate,
+    encode_values_frame,
 )
 from services.management.live.sockets import TRY_AGAIN, LiveSocket
 
-MAX_WAITING = 256
+MAX_WAITING_FRAMES = 256
 """Maximum frames that wait for a slow reader. Beyond it, only the latest values are kept."""
-MAX_BYTES = 1024 * 1024
+MAX_WAITING_BYTES = 1024 * 1024
 """Maximum bytes of the frames that wait for a slow reader."""
-MAX_MERGED_BYTES = 256 * 1024
+MAX_MERGED_FRAME_BYTES = 256 * 1024
 """Maximum bytes of a frame of latest values, unless a single value is larger."""
 
 _encoder = msgspec.json.Encoder()
@@ -36,7 +36,7 @@ _overflow_counter = metrics.get_meter("thingway").create_counter(
 
 
 class Listener(ABC):
-    """A receiver of changes, while its credential is valid."""
+    """A socket that receives changes while its credential is valid."""
 
     def __init__(
         self, principal: Principal, credential: str, grants: Grants, live_socket: LiveSocket
@@ -46,8 +46,8 @@ class Listener(ABC):
         self.credential = credential
         self.grants = grants
         self._live_socket = live_socket
-        self.queued = QueuedBytes(MAX_BYTES)
-        """Waiting bytes, which are part of the tenant's."""
+        self.queued = QueuedBytes(MAX_WAITING_BYTES)
+        """Bytes that wait for this socket; they also count for its tenant."""
         self._closed = False
         self._sending: asyncio.Task[None] | None = None
 
@@ -64,21 +64,21 @@ class Listener(ABC):
             self._sending.cancel()
 
     @abstractmethod
-    def _waits(self) -> bool:
+    def _has_waiting(self) -> bool:
         """Return whether a frame waits to be sent."""
 
     @abstractmethod
-    def _next(self) -> str | bytes | None:
+    def _pop_next(self) -> str | bytes | None:
         """Return the next frame."""
 
-    def _send(self) -> None:
+    def _start_sending(self) -> None:
         if self._sending is None:
-            self._sending = asyncio.ensure_future(self._drain())
+            self._sending = asyncio.ensure_future(self._send_waiting())
 
-    async def _drain(self) -> None:
+    async def _send_waiting(self) -> None:
         try:
-            while self._waits():
-                await self._live_socket.send_next(self.principal.tenant, self._next)
+            while self._has_waiting():
+                await self._live_socket.send_next(self.principal.tenant, self._pop_next)
         except TimeoutError:
             self.close(TRY_AGAIN, "too slow")
         finally:
@@ -95,10 +95,10 @@ class Subscriber(Listener):
     keys: frozenset[str] = frozenset()
     """Keys of the subscribed entities, including those subscribed by id."""
     granted_keys: frozenset[str] = frozenset()
-    """Keys of entities that are granted directly, and not with their thing."""
-    pattern: Pattern | None = None
-    """The pattern of changes that it follows."""
-    counted = 0
+    """Keys of visible entities that are granted directly, and not with their thing."""
+    filter: ChangeFilter | None = None
+    """The filter of the changes that its client subscribed to."""
+    counted_keys = 0
     """Number of subscribed keys that the limits of the user and the tenant count."""
     _changes_first = False
 
@@ -107,17 +107,17 @@ class Subscriber(Listener):
     ) -> None:
         super().__init__(principal, credential, grants, live_socket)
         self._changes = ChangeQueue(self.queued)
-        self._waiting: deque[Update] = deque()
-        self._latest: OrderedDict[str, Value] = OrderedDict()
+        self._waiting: deque[ValuesUpdate] = deque()
+        self._latest: OrderedDict[str, TimedValue] = OrderedDict()
         """The latest values for a slow reader, the longest waiting key first."""
 
-    def sees(self, thing: ChangedThing) -> bool:
-        """Return whether all changes of a thing may be sent."""
+    def sees_all_changes(self, thing: ChangedThing) -> bool:
+        """Return whether the user sees all entities of a thing."""
         return self.grants.allows_thing(
             thing.id, thing.integration, device=thing.device, group=thing.group
         )
 
-    def push(self, update: Update) -> None:
+    def push(self, update: ValuesUpdate) -> None:
         """Send new values; a slow reader gets only the latest of each key."""
         if self._closed:
             return
@@ -126,23 +126,23 @@ class Subscriber(Listener):
         else:
             self._waiting.append(update)
             self.queued.add(len(update.frame))
-            if len(self._waiting) > (1 if self.queued.is_full else MAX_WAITING):
-                self._merge()
-        self._send()
+            if len(self._waiting) > (1 if self.queued.is_full else MAX_WAITING_FRAMES):
+                self._merge_waiting()
+        self._start_sending()
 
-    def follow(self, pattern: Pattern | None) -> None:
-        """Replace the pattern, and drop waiting changes of the previous one."""
-        self.pattern = pattern
+    def set_filter(self, change_filter: ChangeFilter | None) -> None:
+        """Replace the filter, and drop waiting changes of the previous one."""
+        self.filter = change_filter
         self._changes.clear()
 
     def push_change(self, change: EncodedChange) -> None:
-        """Queue a change that matches the pattern, and send it."""
+        """Queue a change that matches the filter, and send it."""
         if not self._closed:
             if skipped := self._changes.add(change):
                 self._count_dropped(skipped)
-            self._send()
+            self._start_sending()
 
-    def _merge(self) -> None:
+    def _merge_waiting(self) -> None:
         """Reduce waiting frames to the latest value of each key."""
         self._count_dropped(len(self._waiting))
         while self._waiting:
@@ -150,10 +150,10 @@ class Subscriber(Listener):
             self.queued.add(-len(update.frame))
             self._latest.update(update.values)
 
-    def _waits(self) -> bool:
+    def _has_waiting(self) -> bool:
         return bool(self._waiting or self._latest or self._changes)
 
-    def _next(self) -> str | None:
+    def _pop_next(self) -> str | None:
         """Return the next frame; the two types of subscriptions take turns."""
         self._changes_first = not self._changes_first
         changes = self._changes.pop_frame() if self._changes_first else None
@@ -166,9 +166,9 @@ class Subscriber(Listener):
             return frame.decode()
         merged: dict[str, msgspec.Raw] = {}
         size = 0
-        while self._latest and size < MAX_MERGED_BYTES:
+        while self._latest and size < MAX_MERGED_FRAME_BYTES:
             key, value = self._latest.popitem(last=False)
             encoded = _encoder.encode(value)
             merged[key] = msgspec.Raw(encoded)
             size += len(encoded)
-        return push_frame(merged).decode() if merged else None
+        return encode_values_frame(merged).decode() if merged else None

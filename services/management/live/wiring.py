@@ -16,9 +16,9 @@ from services.management.live.access import AdmissionControl, Credentials, UserA
 from services.management.live.console import LiveHandlers, create_router
 from services.management.live.entity_ids import EntityIds
 from services.management.live.events import LiveEvents
-from services.management.live.hub import Hub, SocketWatch, Subscriptions
+from services.management.live.hub import Hub, SocketChecker, Subscriptions
 from services.management.live.mqtt_publisher import MqttPublisher
-from services.management.live.sockets import Turns
+from services.management.live.sockets import SocketTurns
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Live:
     hub: Hub
     events: LiveEvents
     admission: AdmissionControl
-    watch: SocketWatch
+    watch: SocketChecker
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -53,7 +53,7 @@ def wire(
     devices: DeviceClient,
 ) -> Live:
     """Return the hub of this process with its endpoints and jobs."""
-    turns = Turns()
+    turns = SocketTurns()
     hub = Hub(MqttPublisher(EntityIds(devices), turns))
     events = LiveEvents(bus, hub)
     credentials, user_access = Credentials(redis), UserAccess(rpc_client, grants)
@@ -65,5 +65,5 @@ def wire(
         hub=hub,
         events=events,
         admission=admission,
-        watch=SocketWatch(hub, credentials, user_access, subscriptions),
+        watch=SocketChecker(hub, credentials, user_access, subscriptions),
     )

@@ -16,8 +16,8 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import DeviceEventReported, DeviceProfile
 from libs.common.identity import PRINCIPAL_HEADER, Kind, Principal
-from services.management.live.frames import MAX_KEYS
-from services.management.live.subscriber import MAX_WAITING
+from services.management.live.frames import MAX_SUBSCRIBED_KEYS
+from services.management.live.subscriber import MAX_WAITING_FRAMES
 from tests.integration.management.live import ENTITY_ID, KEY, World
 
 
@@ -217,7 +217,7 @@ async def test_a_malformed_frame_closes_with_a_reason(world: World, subtests: py
         ('{"event_type": "Exchange"}', "object"),
         ('{"event_type": "Exchange", "payload": {"entity_key": "k"}}', "entity_key"),
         ('{"event_type": "exchange", "payload": {"entity_key": [1]}}', "entity_key"),
-        (_subscription(*(f"a.b.{n}" for n in range(MAX_KEYS + 1)))[:60000], "not JSON"),
+        (_subscription(*(f"a.b.{n}" for n in range(MAX_SUBSCRIBED_KEYS + 1)))[:60000], "not JSON"),
     ]:
         with subtests.test(str((frame, named))):
             async with world.socket() as socket:
@@ -249,7 +249,7 @@ async def test_a_slow_reader_gets_the_latest_of_each_key(world: World):
     async with world.socket() as fast, world.socket(max_queue=1) as slow:
         for socket in (fast, slow):
             await _subscribe(socket, KEY, "direct.device.S1.text")
-        text, last = "x" * 60_000, MAX_WAITING * 3
+        text, last = "x" * 60_000, MAX_WAITING_FRAMES * 3
         for number in range(last + 1):
             await world.report(temperature=number, text=text)
             await _next(fast)

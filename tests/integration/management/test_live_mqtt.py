@@ -16,7 +16,7 @@ from libs.common.contracts.mqtt import live_topic
 from libs.common.identity.tokens import live_key
 from libs.common.mqtt import encode_packet
 from services.management.live import console as module
-from services.management.live.packets import MAX_PACKET
+from services.management.live.packets import MAX_PACKET_BYTES
 from services.management.live.sockets import GracefulCloseProtocol
 from tests.integration.management.live import ENTITY_ID, World
 
@@ -251,7 +251,7 @@ async def test_packets_come_in_pieces_and_several_at_once(world: World, wire):
         (encode_packet(0x10, text("MQTT") + b"\x04"), 1007),
         (b"\x10\xff\xff\xff\xff\xff", 1007),
         (b"\x10\xff\xff\x7f", 1007),
-        (bytes(MAX_PACKET + 1), 1009),
+        (bytes(MAX_PACKET_BYTES + 1), 1009),
         (connecting("u", "p", level=5), 1008),
         ("text", 1007),
     ],
@@ -300,7 +300,7 @@ async def test_silence_ends_a_connection(world: World, wire, monkeypatch):
     async with wire() as page:
         await page.says(connecting(*await world.page(), keep_alive=1))
         assert await page.closed() == (1008, "no packet arrived in time")
-    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(module, "CONNECT_TIMEOUT_SECONDS", 0.05)
     async with wire() as stranger:
         assert await stranger.closed() == (1008, "no packet arrived in time")
 

@@ -6,15 +6,15 @@ import pytest
 
 from libs.common.changes import ChangedThing, EntityChange
 from services.management.live.frames import (
-    MAX_CHANGE_BYTES,
-    MAX_CHANGES,
-    BadFrame,
+    MAX_WAITING_CHANGE_BYTES,
+    MAX_WAITING_CHANGES,
+    ChangeFilter,
     ChangeQueue,
     EncodedChange,
-    Follow,
-    Pattern,
+    FilterRequest,
+    InvalidFrame,
     QueuedBytes,
-    read_frame,
+    decode_frame,
 )
 
 KEY = "direct.device.S1.temperature"
@@ -38,25 +38,25 @@ def frame(**payload: object) -> str:
 @pytest.mark.parametrize(
     ("pattern", "fits"),
     [
-        (Pattern(scope="TENANT"), True),
-        (Pattern(scope="GROUP", id="4"), True),
-        (Pattern(scope="GROUP", id=5), False),
-        (Pattern(scope="DEVICE", id=7), True),
-        (Pattern(scope="DEVICE", id=4), False),
-        (Pattern(scope="TENANT", type="PROPERTY"), True),
-        (Pattern(scope="TENANT", type="EVENT"), False),
+        (ChangeFilter(scope="TENANT"), True),
+        (ChangeFilter(scope="GROUP", id="4"), True),
+        (ChangeFilter(scope="GROUP", id=5), False),
+        (ChangeFilter(scope="DEVICE", id=7), True),
+        (ChangeFilter(scope="DEVICE", id=4), False),
+        (ChangeFilter(scope="TENANT", type="PROPERTY"), True),
+        (ChangeFilter(scope="TENANT", type="EVENT"), False),
     ],
 )
-def test_pattern_covers_a_change(pattern: Pattern, fits: bool) -> None:
+def test_pattern_covers_a_change(pattern: ChangeFilter, fits: bool) -> None:
     """The scope is the tenant, a group or a device; a type leaves the other one out."""
-    assert pattern.covers(change()) is fits
+    assert pattern.matches_thing_and_type(change()) is fits
 
 
 def test_groups_and_devices_are_not_integrations() -> None:
     """A custom entity or an integration with the same number does not fit."""
     thing = ChangedThing(7, "system.integration", "system", False)
-    assert not Pattern(scope="DEVICE", id=7).covers(change(thing=thing))
-    assert Pattern(scope="TENANT").covers(change(thing=thing))
+    assert not ChangeFilter(scope="DEVICE", id=7).matches_thing_and_type(change(thing=thing))
+    assert ChangeFilter(scope="TENANT").matches_thing_and_type(change(thing=thing))
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_groups_and_devices_are_not_integrations() -> None:
 )
 def test_keyword_is_part_of_the_key_or_the_name(keyword: str, fits: bool) -> None:
     """Case does not matter."""
-    pattern = Pattern(scope="TENANT", keyword=keyword)
-    assert pattern.select(change()) == ({KEY: 21.5} if fits else {})
+    pattern = ChangeFilter(scope="TENANT", keyword=keyword)
+    assert pattern.select_values(change()) == ({KEY: 21.5} if fits else {})
 
 
 @pytest.mark.parametrize(
@@ -82,18 +82,18 @@ def test_keyword_is_part_of_the_key_or_the_name(keyword: str, fits: bool) -> Non
 )
 def test_bad_patterns_are_refused(text: str, named: str) -> None:
     """The text names what is wrong."""
-    with pytest.raises(BadFrame, match=named):
-        read_frame(text)
+    with pytest.raises(InvalidFrame, match=named):
+        decode_frame(text)
 
 
 def test_a_pattern_ends_with_null() -> None:
     """The frame is kept, to be sent back."""
-    assert read_frame(frame()) == Follow(None, frame())
+    assert decode_frame(frame()) == FilterRequest(None, frame())
 
 
 def test_one_frame_has_everything_that_waits() -> None:
     """Each change with its thing, its time and its values."""
-    queue = ChangeQueue(QueuedBytes(MAX_CHANGE_BYTES))
+    queue = ChangeQueue(QueuedBytes(MAX_WAITING_CHANGE_BYTES))
     queue.add(encoded(1))
     queue.add(encoded({"level": 3}, is_event=True))
 
@@ -115,16 +115,20 @@ def test_one_frame_has_everything_that_waits() -> None:
 
 @pytest.mark.parametrize(
     ("text", "kept"),
-    [("", MAX_CHANGES), ("x" * (MAX_CHANGE_BYTES // 4), 3), ("x" * MAX_CHANGE_BYTES, 1)],
+    [
+        ("", MAX_WAITING_CHANGES),
+        ("x" * (MAX_WAITING_CHANGE_BYTES // 4), 3),
+        ("x" * MAX_WAITING_CHANGE_BYTES, 1),
+    ],
 )
 def test_the_oldest_are_skipped_and_counted(text: str, kept: int) -> None:
     """No more than so many changes and bytes wait; one that alone is larger is kept."""
-    queued = QueuedBytes(10 * MAX_CHANGE_BYTES)
+    queued = QueuedBytes(10 * MAX_WAITING_CHANGE_BYTES)
     queue = ChangeQueue(queued)
-    for _ in range(MAX_CHANGES + 5):
+    for _ in range(MAX_WAITING_CHANGES + 5):
         queue.add(encoded(text))
     assert queued.size > 0
     told = json.loads(queue.pop_frame() or "")["payload"]
     assert len(told["changes"]) == kept
-    assert told["skipped"] == MAX_CHANGES + 5 - kept
+    assert told["skipped"] == MAX_WAITING_CHANGES + 5 - kept
     assert queued.size == 0

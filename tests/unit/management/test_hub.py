@@ -19,11 +19,11 @@ from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from services.management.live import frames, sockets
 from services.management.live.access import AdmissionControl
 from services.management.live.events import LiveEvents
-from services.management.live.frames import EncodedChange, Pattern
-from services.management.live.hub import TENANT_BYTES, Hub, Subscriptions
+from services.management.live.frames import ChangeFilter, EncodedChange
+from services.management.live.hub import MAX_WAITING_TENANT_BYTES, Hub, Subscriptions
 from services.management.live.mqtt_publisher import MqttPublisher
-from services.management.live.sockets import LiveSocket, Turns
-from services.management.live.subscriber import MAX_BYTES, MAX_WAITING, Subscriber
+from services.management.live.sockets import LiveSocket, SocketTurns
+from services.management.live.subscriber import MAX_WAITING_BYTES, MAX_WAITING_FRAMES, Subscriber
 
 THING = ChangedThing(7, "direct.device.S1", "direct", True, 4, "TH", "Roof north")
 KEYS = [f"direct.device.S1.k{number}" for number in range(480)]
@@ -42,7 +42,7 @@ class Socket(LiveSocket):
         self.sent: list[str] = []
         self.writable = asyncio.Event()
         self.subscriber = Subscriber(Principal(Kind.USER, "t", "1"), "", grants, self)
-        hub.enter(self.subscriber)
+        hub.add(self.subscriber)
 
     async def send_next(self, tenant: str, next_frame: Callable[[], str | bytes | None]) -> None:
         await self.writable.wait()
@@ -88,7 +88,7 @@ async def hub() -> AsyncIterator[Hub]:
     hub = Hub(MqttPublisher(None, None))  # type: ignore[arg-type]
     yield hub
     for listener in list(hub.listeners):
-        hub.leave(listener)
+        hub.remove(listener)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ async def test_a_change_is_encoded_once_for_all_sockets_with_the_same_keys(
     """One hundred sockets with 480 keys each cost one frame a report."""
     opened = [Socket(hub) for _ in range(100)]
     for entry in opened:
-        hub.subscribe(entry.subscriber, frozenset(KEYS), {})
+        hub.set_keys(entry.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
     for number in range(3):
         await changes.report(**{f"k{name}": number for name in range(480)})
@@ -129,7 +129,7 @@ async def test_sockets_with_other_grants_get_frames_of_their_own(
         Socket(hub, grants) for grants in (SUPER_ADMIN_GRANTS, NOTHING, NOTHING, NOTHING)
     )
     for one in (whole, half, same, none):
-        hub.subscribe(one.subscriber, frozenset(KEYS), {})
+        hub.set_keys(one.subscriber, frozenset(KEYS), {})
     for one in (half, same):
         one.subscriber.granted_keys = frozenset((KEY, "direct.device.S2.other"))
     await Changes(hub).report(k0=1, k1=2)
@@ -145,8 +145,8 @@ async def test_sockets_with_other_grants_get_frames_of_their_own(
 async def test_an_id_is_sent_as_the_client_named_it(hub: Hub) -> None:
     """The key comes with it, if the client subscribes to both."""
     both, alias = Socket(hub), Socket(hub)
-    hub.subscribe(both.subscriber, frozenset((KEY,)), {KEY: "57345"})
-    hub.subscribe(alias.subscriber, frozenset(), {KEY: "57345"})
+    hub.set_keys(both.subscriber, frozenset((KEY,)), {KEY: "57345"})
+    hub.set_keys(alias.subscriber, frozenset(), {KEY: "57345"})
     await Changes(hub).report(k0=1, k1=2)
     assert [told["entity_key"] for told in await both.read()] == [[KEY, "57345"]]
     assert [told["entity_key"] for told in await alias.read()] == [["57345"]]
@@ -155,41 +155,44 @@ async def test_an_id_is_sent_as_the_client_named_it(hub: Hub) -> None:
 async def test_a_second_copy_and_a_closed_socket_change_nothing(hub: Hub) -> None:
     """Known values are not sent again, and nothing is kept of a tenant without sockets."""
     one = Socket(hub)
-    hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    hub.set_keys(one.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
     await changes.report(k0=1)
     changes._number = 0
     await changes.report(k0=1)
     assert len(await one.read()) == 1
-    hub.subscribe(one.subscriber, frozenset((KEYS[1],)), {})
+    hub.set_keys(one.subscriber, frozenset((KEYS[1],)), {})
     await changes.report(k0=2)
     assert await one.read() == []
-    hub.leave(one.subscriber)
-    assert not hub.listens("t")
+    hub.remove(one.subscriber)
+    assert not hub.has_socket("t")
 
 
 async def test_a_slow_reader_keeps_every_frame_up_to_a_number(hub: Hub) -> None:
     """Beyond it the latest value of each key waits."""
     one = Socket(hub)
-    hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    hub.set_keys(one.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
-    for number in range(MAX_WAITING):
+    for number in range(MAX_WAITING_FRAMES):
         await changes.report(k0=number, k1=number)
-    assert len(await one.read()) == MAX_WAITING
-    for number in range(MAX_WAITING + 2):
+    assert len(await one.read()) == MAX_WAITING_FRAMES
+    for number in range(MAX_WAITING_FRAMES + 2):
         await changes.report(**{f"k{number % 2}": number})
     (told,) = await one.read()
-    assert [told["values"][key]["value"] for key in KEYS[:2]] == [MAX_WAITING, MAX_WAITING + 1]
+    assert [told["values"][key]["value"] for key in KEYS[:2]] == [
+        MAX_WAITING_FRAMES,
+        MAX_WAITING_FRAMES + 1,
+    ]
 
 
 async def test_frames_waiting_for_a_slow_reader_are_bounded_in_bytes(hub: Hub) -> None:
     """Large frames are merged early, and merged frames stay small."""
     one = Socket(hub)
-    hub.subscribe(one.subscriber, frozenset(KEYS), {})
+    hub.set_keys(one.subscriber, frozenset(KEYS), {})
     changes = Changes(hub)
     for number in range(40):
         await changes.report(**{f"k{number % 20}": f"{number}" + "x" * 100_000})
-        assert waiting(hub) <= MAX_BYTES + 101_000
+        assert waiting(hub) <= MAX_WAITING_BYTES + 101_000
     told = await one.read()
     assert max(len(json.dumps(frame)) for frame in told) < 400_000
     latest = {key: value["value"] for frame in told for key, value in frame["values"].items()}
@@ -201,11 +204,11 @@ async def test_all_slow_readers_of_a_tenant_share_a_bound(hub: Hub) -> None:
     """However many sockets a tenant has, so many bytes wait, and one frame of each socket."""
     opened = [Socket(hub) for _ in range(60)]
     for number, one in enumerate(opened):  # none has the same keys, so nothing is shared
-        hub.subscribe(one.subscriber, frozenset((KEY, KEYS[number + 1])), {})
+        hub.set_keys(one.subscriber, frozenset((KEY, KEYS[number + 1])), {})
     changes = Changes(hub)
     for number in range(12):
         await changes.report(k0=f"{number:02}" + "x" * 90_000)
-    assert waiting(hub) < TENANT_BYTES + 100_000
+    assert waiting(hub) < MAX_WAITING_TENANT_BYTES + 100_000
     for one in opened:
         assert (await one.read())[-1]["values"][KEY]["value"][:2] == "11"
         one.subscriber.stop()
@@ -228,7 +231,7 @@ async def test_followers_of_one_pattern_share_a_change(
         Socket(hub, grants) for grants in (SUPER_ADMIN_GRANTS, SUPER_ADMIN_GRANTS, NOTHING, NOTHING)
     ]
     for entry in opened:
-        hub.follow(entry.subscriber, Pattern(scope="TENANT"))
+        hub.set_filter(entry.subscriber, ChangeFilter(scope="TENANT"))
         entry.subscriber.granted_keys = frozenset((KEY,))
     await Changes(hub).report(k0=1, k1=2)
     assert sorted(made) == [1, 2]
@@ -240,13 +243,13 @@ async def test_a_new_pattern_drops_waiting_changes_of_the_old_one(hub: Hub) -> N
     """No change of the old pattern is sent afterwards."""
     one = Socket(hub)
     changes = Changes(hub)
-    hub.subscribe(one.subscriber, frozenset((KEY,)), {})
-    hub.follow(one.subscriber, Pattern(scope="TENANT"))
+    hub.set_keys(one.subscriber, frozenset((KEY,)), {})
+    hub.set_filter(one.subscriber, ChangeFilter(scope="TENANT"))
     await changes.report(k0=1)
-    hub.follow(one.subscriber, Pattern(scope="DEVICE", id=8))
+    hub.set_filter(one.subscriber, ChangeFilter(scope="DEVICE", id=8))
     await changes.report(k0=2)
     assert [list(told) for told in await one.read()] == [["entity_key", "values"]] * 2
-    hub.follow(one.subscriber, Pattern(scope="DEVICE", id=7))
+    hub.set_filter(one.subscriber, ChangeFilter(scope="DEVICE", id=7))
     await changes.report(k0=3)
     assert sorted(next(iter(told)) for told in await one.read()) == ["entity_key", "skipped"]
 
@@ -265,20 +268,20 @@ async def test_keys_are_counted_by_user_and_tenant(hub: Hub) -> None:
     """All sockets of a user may have 480 keys each; beyond the limit one is refused alone."""
     limits = Limits()
     admission = AdmissionControl(None, None, KnownLimits(limits))  # type: ignore[arg-type]
-    subscriptions = Subscriptions(hub, None, admission, Turns())  # type: ignore[arg-type]
+    subscriptions = Subscriptions(hub, None, admission, SocketTurns())  # type: ignore[arg-type]
     opened = [Socket(hub).subscriber for _ in range(limits.each_websockets)]
     for one in opened:
-        await subscriptions.subscribe(one, frozenset(KEYS))
-    await subscriptions.subscribe(opened[0], frozenset(KEYS[:10]))
+        await subscriptions.set_keys(one, frozenset(KEYS))
+    await subscriptions.set_keys(opened[0], frozenset(KEYS[:10]))
     used = await admission.measure_usage(UsageRequest(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 99 * 480 + 10
     many = [frozenset(f"a.{number}.{key}" for key in range(10_000)) for number in range(6)]
     for one, keys in zip(opened[1:], many[:5], strict=False):
-        await subscriptions.subscribe(one, keys)
+        await subscriptions.set_keys(one, keys)
     with pytest.raises(TooManyRequests, match="eachWebsocketKeys"):
-        await subscriptions.subscribe(opened[6], many[5])
+        await subscriptions.set_keys(opened[6], many[5])
     for one in opened:
-        subscriptions.leave(one)
+        subscriptions.remove_socket(one)
     used = await admission.measure_usage(UsageRequest(tenant="t", kind="user", subject="1"))
     assert used["eachWebsocketKeys"] == used["websocketKeys"] == 0
 
@@ -287,9 +290,11 @@ async def test_steps_of_one_tenant_delay_no_other(monkeypatch: pytest.MonkeyPatc
     """Once a slice is used up, others take their turn beside whoever has much to do."""
     clock = iter(range(1_000_000))
     monkeypatch.setattr(
-        sockets, "time", SimpleNamespace(monotonic=lambda: next(clock) * sockets.SLICE_SECONDS / 4)
+        sockets,
+        "time",
+        SimpleNamespace(monotonic=lambda: next(clock) * sockets.TIME_SLICE_SECONDS / 4),
     )
-    turns, done = Turns(), []
+    turns, done = SocketTurns(), []
 
     async def step(tenant: str) -> None:
         async with turns.step(tenant):
@@ -306,12 +311,12 @@ async def test_steps_of_one_tenant_delay_no_other(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_client_that_does_not_keep_up_holds_no_turn() -> None:
     """Nothing is encoded for it either, so it gets the newest values once it reads."""
-    turns, sent, made = Turns(), [], []
+    turns, sent, made = SocketTurns(), [], []
 
     class WebSocket:
         def __init__(self) -> None:
             self.writable = asyncio.Event()
-            self.scope = {"state": {sockets.WRITABLE: self.writable}}
+            self.scope = {"state": {sockets.WRITABLE_STATE_KEY: self.writable}}
 
         async def send_data(self, data: str, mode: str) -> None:
             sent.append((data, mode))
@@ -349,7 +354,7 @@ async def test_events_of_a_tenant_without_sockets_are_not_read(hub: Hub) -> None
     message = SimpleNamespace(subject="event.t.device.7.reported", reply="ack", headers=None)
     await handle([message])  # type: ignore[list-item]
     one = Socket(hub)
-    hub.subscribe(one.subscriber, frozenset((KEY,)), {})
+    hub.set_keys(one.subscriber, frozenset((KEY,)), {})
     broken = SimpleNamespace(**vars(message), data=b"{")
     fine = SimpleNamespace(**vars(message), data=REPORTED)
     await handle([broken, fine])  # type: ignore[list-item]
@@ -377,22 +382,22 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
 
     monkeypatch.setattr(BatchConsumer, "_ensure", ensure)
     one = Socket(hub)
-    await asyncio.gather(events.listen("t"), events.listen("t"))
-    await events.listen("t")
+    await asyncio.gather(events.wait_until_delivered("t"), events.wait_until_delivered("t"))
+    await events.wait_until_delivered("t")
     assert len(updates) == 1
     assert "event.t.*.*.reported" in updates[0]
-    hub.leave(one.subscriber)
+    hub.remove(one.subscriber)
     assert not [subject for subject in events.consumer._wanted_subjects() if ".t." in subject]
     Socket(hub)
-    await events.listen("t")
+    await events.wait_until_delivered("t")
     assert len(updates) == 2
 
 
 async def test_changes_that_come_too_fast_are_merged(hub: Hub) -> None:
     """A backlog of one thing becomes one frame of the latest values; patterns get every change."""
     one, follower = Socket(hub), Socket(hub)
-    hub.subscribe(one.subscriber, frozenset(KEYS), {})
-    hub.follow(follower.subscriber, Pattern(scope="TENANT"))
+    hub.set_keys(one.subscriber, frozenset(KEYS), {})
+    hub.set_filter(follower.subscriber, ChangeFilter(scope="TENANT"))
     changes = [
         EntityChange(f"e{number}", "t", THING, number, {KEYS[number % 2]: number})
         for number in range(9)

@@ -152,7 +152,7 @@ REASONS: dict[str, list[str]] = {
         "services/device/telemetry/presence_watch.py PresenceWatch._repeat: endless loop",
     ],
     "All sockets are looked at together, and each tenant's are judged in a task of its own.": [
-        "services/management/live/hub.py SocketWatch.run: repeat",
+        "services/management/live/hub.py SocketChecker.run: repeat",
     ],
 }
 """Why what has no lanes cannot let one tenant wait for another."""
