@@ -17,18 +17,18 @@ from libs.common.jobs import cancel_and_wait
 from libs.common.mqtt import encode_packet
 from services.management.networks.settings import Broker
 
-CONNECT_SECONDS = 10.0
-"""Seconds for each of connecting, the login, and the answer to a packet."""
-KEEPALIVE = 30
-MAX_SILENCE_SECONDS = 1.5 * KEEPALIVE
+STEP_TIMEOUT_SECONDS = 10.0
+"""Maximum seconds for each step: connecting, the login, sending a packet, its answer."""
+KEEP_ALIVE_SECONDS = 30
+MAX_SILENCE_SECONDS = 1.5 * KEEP_ALIVE_SECONDS
 """Seconds without any packet, including answers to pings, after which the connection ends."""
-CLOSE_SECONDS = 1.0
-MAX_WAITING = 20_000
+CLOSE_TIMEOUT_SECONDS = 1.0
+MAX_WAITING_MESSAGES = 20_000
 """Maximum waiting messages of a connection; brokers send fewer without an acknowledgement."""
 MAX_WAITING_BYTES = 16 * 1024**2
-LARGEST_MESSAGE = 256 * 1024
-LONGEST_TOPIC = 0xFFFF
-PACKETS_IN_TURN = 64
+MAX_MESSAGE_BYTES = 256 * 1024
+MAX_TOPIC_BYTES = 0xFFFF
+PACKETS_PER_TURN = 64
 """Packets that are processed before other tasks run."""
 SUBACK_FAILURE = 0x80
 """The return code of a rejected subscription [3.9.3]."""
@@ -38,7 +38,7 @@ _SUBSCRIBE, _SUBACK, _UNSUBSCRIBE, _UNSUBACK = 0x82, 0x90, 0xA2, 0xB0
 _TYPE, _NEXT_TYPE = 0xF0, 0x10
 """The type of an answer is one more than that of its packet."""
 _PINGREQ, _PINGRESP, _DISCONNECT = b"\xc0\x00", 0xD0, b"\xe0\x00"
-_ANSWERS = (_PUBACK, _SUBACK, _UNSUBACK)
+_ACKNOWLEDGEMENTS = (_PUBACK, _SUBACK, _UNSUBACK)
 _USER, _PASSWORD = 0x80, 0x40
 _LOGIN_ERRORS = (
     "Unsupported protocol version",
@@ -58,7 +58,7 @@ class LoginRejected(BrokerError):
     """The broker rejects the login; the message is its reason."""
 
 
-class Message(NamedTuple):
+class ReceivedMessage(NamedTuple):
     """A message; with QoS 0, it has no packet id."""
 
     topic: str
@@ -66,30 +66,30 @@ class Message(NamedTuple):
     packet_id: bytes = b""
 
     @property
-    def size(self) -> int:
-        """Return the bytes that the message occupies at most; a character has up to four."""
+    def max_size(self) -> int:
+        """Return the maximum bytes of memory of the message: four for each character."""
         return 4 * len(self.topic) + len(self.payload)
 
 
-def check_topic(text: str, field: str | None = None) -> None:
+def check_topic_filter(text: str, field: str | None = None) -> None:
     """Raise `InvalidInput` unless a text is a topic filter [4.7]."""
     levels = text.split("/")
     misplaced = any(len(level) > 1 and {*"+#"} & {*level} for level in levels)
-    if misplaced or "#" in levels[:-1] or not _has_topic_length(text):
+    if misplaced or "#" in levels[:-1] or not _is_topic_text(text):
         raise InvalidInput(f"{text} is not a topic filter", field=field)
 
 
-def _has_topic_length(text: str) -> bool:
-    return "\0" not in text and 0 < len(text.encode()) <= LONGEST_TOPIC
+def _is_topic_text(text: str) -> bool:
+    return "\0" not in text and 0 < len(text.encode()) <= MAX_TOPIC_BYTES
 
 
-class Connection:
+class BrokerConnection:
     """An open connection, which receives, acknowledges and publishes messages."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._waiting: deque[Message] = deque()
+        self._waiting: deque[ReceivedMessage] = deque()
         self._waiting_bytes = 0
         self._dropped = 0
         self._arrived = asyncio.Event()
@@ -104,7 +104,7 @@ class Connection:
             flags, fields = _USER, [client_id, broker.username]
         if broker.username and broker.password:
             flags, fields = _USER | _PASSWORD, [*fields, broker.password]
-        head = b"\x00\x04MQTT\x04" + bytes([flags]) + KEEPALIVE.to_bytes(2, "big")
+        head = b"\x00\x04MQTT\x04" + bytes([flags]) + KEEP_ALIVE_SECONDS.to_bytes(2, "big")
         await self._send(encode_packet(_CONNECT, head + b"".join(map(_encode_text, fields))))
         first, body = await self._read_packet()
         if first != _CONNACK or len(body) != 2:  # noqa: PLR2004 - flags and code
@@ -113,8 +113,8 @@ class Connection:
             is_known_code = code <= len(_LOGIN_ERRORS)
             raise LoginRejected(_LOGIN_ERRORS[code - 1] if is_known_code else f"code {code}")
 
-    async def listen(self, topics: Sequence[str], before: Iterable[str]) -> None:
-        """Subscribe to `topics`, and unsubscribe from other topics of `before`.
+    async def set_subscriptions(self, topics: Sequence[str], before: Iterable[str]) -> None:
+        """Subscribe to `topics`, and unsubscribe from the other topics in `before`.
 
         Raises `BrokerError` for a topic that the broker rejects.
         """
@@ -125,7 +125,7 @@ class Connection:
             if not codes or codes[0] >= SUBACK_FAILURE:
                 raise BrokerError(f"the broker rejects the subscription of {topic}")
 
-    async def batches(self, maximum: int) -> AsyncIterator[list[Message]]:
+    async def receive_batches(self, maximum: int) -> AsyncIterator[list[ReceivedMessage]]:
         """Yield up to `maximum` received messages at a time, until the connection ends."""
         while True:
             while not self._waiting:
@@ -134,12 +134,12 @@ class Connection:
                 self._arrived.clear()
                 await self._arrived.wait()
             batch = [self._waiting.popleft() for _ in range(min(maximum, len(self._waiting)))]
-            self._waiting_bytes -= sum(message.size for message in batch)
+            self._waiting_bytes -= sum(message.max_size for message in batch)
             yield batch
             if self._dropped and not self._waiting:
                 raise BrokerError(f"{self._dropped} messages arrived faster than they are stored")
 
-    async def acknowledge(self, messages: Sequence[Message]) -> None:
+    async def acknowledge(self, messages: Sequence[ReceivedMessage]) -> None:
         """Acknowledge messages, so that the broker deletes them.
 
         After the connection ended, `batches` raises its error once the waiting messages are
@@ -159,14 +159,14 @@ class Connection:
 
         Raises `InvalidInput` unless the topic is valid, because a broker would disconnect [4.7].
         """
-        if {*"+#"} & {*topic} or not _has_topic_length(topic):
+        if {*"+#"} & {*topic} or not _is_topic_text(topic):
             raise InvalidInput(f"{topic} is not a topic name")
         if qos:
             await self._request(_PUBLISH | qos << 1, _encode_text(topic), payload)
         else:
             await self._send(encode_packet(_PUBLISH, _encode_text(topic) + payload))
 
-    async def receive(self) -> None:
+    async def read_packets(self) -> None:
         """Receive packets until the connection ends; `batches` raises the error."""
         handled = 0
         try:
@@ -175,26 +175,26 @@ class Connection:
                     first, body = await self._read_packet()
                 if self._failure is not None:
                     return
-                self._handle(first, body)
+                self._process_packet(first, body)
                 handled += 1
-                if handled % PACKETS_IN_TURN == 0:
+                if handled % PACKETS_PER_TURN == 0:
                     await asyncio.sleep(0)
         except Exception as error:  # noqa: BLE001 - `batches` raises it
-            self._end(error)
+            self._fail(error)
 
-    async def ping(self) -> None:
-        """Send a ping every `KEEPALIVE` seconds."""
+    async def send_pings(self) -> None:
+        """Send a ping every `KEEP_ALIVE_SECONDS` seconds."""
         with contextlib.suppress(Exception):  # `_send` has ended the connection
             while True:
-                await asyncio.sleep(KEEPALIVE)
+                await asyncio.sleep(KEEP_ALIVE_SECONDS)
                 await self._send(_PINGREQ)
 
     def close(self) -> None:
         """Disconnect, and close the socket soon in any case."""
-        self._end(BrokerError("the connection is closed"))
+        self._fail(BrokerError("the connection is closed"))
         self._writer.write(_DISCONNECT)
         self._writer.close()
-        asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._writer.transport.abort)
+        asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_SECONDS, self._writer.transport.abort)
 
     async def _read_packet(self) -> tuple[int, bytes]:
         """Return first byte and body of the next packet; raise `BrokerError` if it is too large."""
@@ -208,40 +208,40 @@ class Connection:
                     break
             else:
                 raise BrokerError("the broker sent a packet without a length")
-            if size > LARGEST_MESSAGE:
-                raise BrokerError(f"a message has {size} bytes, {LARGEST_MESSAGE} are allowed")
+            if size > MAX_MESSAGE_BYTES:
+                raise BrokerError(f"a message has {size} bytes, {MAX_MESSAGE_BYTES} are allowed")
             return first, await self._reader.readexactly(size)
         except asyncio.IncompleteReadError as error:
             raise BrokerError("the broker closed the connection") from error
 
-    def _handle(self, first: int, body: bytes) -> None:
+    def _process_packet(self, first: int, body: bytes) -> None:
         if first & _TYPE == _PUBLISH:
-            self._add(first, body)
-        elif first in _ANSWERS:
+            self._queue_message(first, body)
+        elif first in _ACKNOWLEDGEMENTS:
             answer = self._answers.get(bytes([first]) + body[:2])
             if answer is not None and not answer.done():
                 answer.set_result(body[2:])
         elif first != _PINGRESP:
             raise BrokerError(f"the broker sent a packet of type {first >> 4}")
 
-    def _add(self, first: int, body: bytes) -> None:
+    def _queue_message(self, first: int, body: bytes) -> None:
         """Add a waiting message, or count and drop it if there is no room."""
         qos = first >> 1 & 3
         end = 2 + int.from_bytes(body[:2], "big")
         start = end + 2 if qos else end
         if qos > 1 or len(body) < start:
             raise BrokerError(f"the broker sent a message with QoS {qos} that cannot be decoded")
-        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes >= MAX_WAITING_BYTES:
+        if len(self._waiting) >= MAX_WAITING_MESSAGES or self._waiting_bytes >= MAX_WAITING_BYTES:
             self._dropped += 1
             return
         topic = body[2:end].decode(errors="replace")
-        message = Message(topic, body[start:], body[end:start])
+        message = ReceivedMessage(topic, body[start:], body[end:start])
         self._waiting.append(message)
-        self._waiting_bytes += message.size
+        self._waiting_bytes += message.max_size
         self._arrived.set()
 
     async def _request(self, first: int, before: bytes, after: bytes) -> bytes:
-        """Send a packet with an id between the parts `before` and `after`; return the answer."""
+        """Send a packet with a new packet id between `before` and `after`; return the answer."""
         self._last_id = self._last_id % 0xFFFF + 1
         packet_id = self._last_id.to_bytes(2, "big")
         key = bytes([(first & _TYPE) + _NEXT_TYPE]) + packet_id
@@ -249,7 +249,7 @@ class Connection:
         self._answers[key] = answer
         try:
             await self._send(encode_packet(first, before + packet_id + after))
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
                 return await answer
         finally:
             del self._answers[key]
@@ -260,14 +260,14 @@ class Connection:
             raise self._failure
         self._writer.write(packet)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
                 await self._writer.drain()
         except OSError as error:
-            self._end(error)
+            self._fail(error)
             raise
 
-    def _end(self, error: Exception) -> None:
-        """Raise the error in everything that waits for the connection."""
+    def _fail(self, error: Exception) -> None:
+        """End the connection: everything that waits for it raises the error."""
         if self._failure is None:
             self._failure = error
         self._arrived.set()
@@ -283,28 +283,31 @@ def _encode_text(text: str) -> bytes:
 
 
 @asynccontextmanager
-async def connected(
+async def open_connection(
     broker: Broker, client_id: str, allowed: tuple[str, ...]
-) -> AsyncIterator[Connection]:
-    """Return a connection, which is closed at the end of the block.
+) -> AsyncIterator[BrokerConnection]:
+    """Open a connection and log in; it is closed at the end of the block.
 
     Raises `BrokerError`, `OSError` (including `ssl.SSLError`) and `TimeoutError`.
     """
-    async with asyncio.timeout(CONNECT_SECONDS):
-        connection = await _connect(broker, allowed)
+    async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
+        connection = await _open_socket(broker, allowed)
     jobs: list[asyncio.Task[None]] = []
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
+        async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
             await connection.log_in(broker, client_id)
-        jobs = [asyncio.ensure_future(job) for job in (connection.receive(), connection.ping())]
+        jobs = [
+            asyncio.ensure_future(job)
+            for job in (connection.read_packets(), connection.send_pings())
+        ]
         yield connection
     finally:
         connection.close()
         await cancel_and_wait(*jobs)
 
 
-async def _connect(broker: Broker, allowed: tuple[str, ...]) -> Connection:
-    context = broker.context()
+async def _open_socket(broker: Broker, allowed: tuple[str, ...]) -> BrokerConnection:
+    context = broker.build_tls_context()
     made = await outgoing_socket(broker.host, broker.port, allowed)
     try:
         reader, writer = await asyncio.open_connection(
@@ -313,4 +316,4 @@ async def _connect(broker: Broker, allowed: tuple[str, ...]) -> Connection:
     except BaseException:
         made.close()
         raise
-    return Connection(reader, writer)
+    return BrokerConnection(reader, writer)

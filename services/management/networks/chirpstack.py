@@ -9,7 +9,7 @@ from libs.common.contracts.integrations import NOT_SET, AddDevice, NewDevice, Pr
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import validate_url
 from services.management.manifests import load_manifest
-from services.management.networks.chirpstack_events import KINDS, encode_command, read_event
+from services.management.networks.chirpstack_events import EVENT_KINDS, decode_event, encode_command
 from services.management.networks.messages import (
     InboundMessage,
     OutboundDownlink,
@@ -17,17 +17,17 @@ from services.management.networks.messages import (
     parse_dev_eui,
 )
 from services.management.networks.server import NetworkServer
-from services.management.networks.settings import CA, Broker, read_text
+from services.management.networks.settings import CA, Broker, read_setting
 
 APPLICATION = "application"
 API, API_TOKEN = "api", "api_token"
 PROFILE, JOIN_EUI, APP_KEY = "device_profile", "join_eui", "app_key"
-_KEY = re.compile("[0-9a-fA-F]{32}")
-_ID = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_APP_KEY_PATTERN = re.compile("[0-9a-fA-F]{32}")
+_UUID_PATTERN = re.compile("[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Api:
+class ChirpStackApi:
     """ChirpStack's API, and the key with which it is called."""
 
     host: str
@@ -38,8 +38,8 @@ class Api:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Registration:
-    """A device for ChirpStack."""
+class DeviceRegistration:
+    """A device to register in ChirpStack."""
 
     dev_eui: str
     name: str
@@ -58,31 +58,34 @@ class ChirpStack(NetworkServer):
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store the API and its key, the application and the broker; raise `InvalidInput`."""
         properties, tenant = change.properties, change.tenant
-        if text := read_text(properties, API):
+        if text := read_setting(properties, API):
             self._parse_api_url(text)
-        if (text := read_text(properties, APPLICATION)) and not _ID.fullmatch(text):
+        if (text := read_setting(properties, APPLICATION)) and not _UUID_PATTERN.fullmatch(text):
             raise InvalidInput("must be the ID of an application (a UUID)", field=APPLICATION)
         await super().updated(change)
-        if token := read_text(properties, API_TOKEN):
+        if token := read_setting(properties, API_TOKEN):
             values = (await self.things.get_own_values(tenant)).properties | properties
-            await self.store.save_secret(tenant, API_TOKEN, token, read_text(values, API))
+            await self.store.save_secret(tenant, API_TOKEN, token, read_setting(values, API))
 
     async def add_device(self, request: AddDevice) -> NewDevice:
         """Return a device by its DevEUI; register it in ChirpStack if it has a device profile."""
         new = await super().add_device(request)
-        profile, app_key = read_text(request.params, PROFILE), read_text(request.params, APP_KEY)
+        profile, app_key = (
+            read_setting(request.params, PROFILE),
+            read_setting(request.params, APP_KEY),
+        )
         if not profile:
             if app_key:
                 raise InvalidInput("is required to register a device", field=PROFILE, code=NOT_SET)
             return new
-        if app_key and not _KEY.fullmatch(app_key):
+        if app_key and not _APP_KEY_PATTERN.fullmatch(app_key):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
-        join_eui = read_text(request.params, JOIN_EUI)
+        join_eui = read_setting(request.params, JOIN_EUI)
         values = (await self.things.get_own_values(request.tenant)).properties
-        application = read_text(request.params, APPLICATION) or read_text(values, APPLICATION)
+        application = read_setting(request.params, APPLICATION) or read_setting(values, APPLICATION)
         if not application:
             raise InvalidInput("is required to register a device", field=APPLICATION, code=NOT_SET)
-        registration = Registration(
+        registration = DeviceRegistration(
             dev_eui=new.identifier,
             name=request.name,
             application=application,
@@ -93,22 +96,24 @@ class ChirpStack(NetworkServer):
         # its libraries need 10 MiB, and few users register devices
         from services.management.networks import chirpstack_registration  # noqa: PLC0415
 
-        await chirpstack_registration.register(
-            await self._api(request.tenant, values), registration, self.allowed
+        await chirpstack_registration.register_device(
+            await self._read_api(request.tenant, values), registration, self.allowed
         )
         new.additional[APPLICATION] = application
         return new
 
-    async def _api(self, tenant: str, values: dict[str, Any]) -> Api:
+    async def _read_api(self, tenant: str, values: dict[str, Any]) -> ChirpStackApi:
         """Return the API of a tenant; raise `InvalidInput` for a missing setting."""
-        text = read_text(values, API)
+        text = read_setting(values, API)
         if not text:
             raise InvalidInput("api is not set, but is required to register devices", field=PROFILE)
         token = await self.store.find_secret(tenant, API_TOKEN, text)
         if not token:
             raise InvalidInput("api_token is not set for this api: enter it", field=PROFILE)
         host, port, tls = self._parse_api_url(text)
-        return Api(host=host, port=port, tls=tls, ca=read_text(values, CA), token=token)
+        return ChirpStackApi(
+            host=host, port=port, tls=tls, ca=read_setting(values, CA), token=token
+        )
 
     def _parse_api_url(self, text: str) -> tuple[str, int, bool]:
         parts = urlsplit(validate_url(text, API, self.allowed))
@@ -117,17 +122,17 @@ class ChirpStack(NetworkServer):
             raise InvalidInput("must be https://host:port or http://host:port", field=API)
         return parts.hostname or "", parts.port or (443 if tls else 80), tls
 
-    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+    def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return the topics of the events of one application, or of all."""
         application = values[APPLICATION] or "+"
-        return [f"application/{application}/device/+/event/{kind}" for kind in KINDS]
+        return [f"application/{application}/device/+/event/{kind}" for kind in EVENT_KINDS]
 
-    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-        """Return an event in JSON or protobuf."""
-        return read_event(tenant, topic, payload)
+    def decode_message(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+        """Decode an event, which is JSON or protobuf."""
+        return decode_event(tenant, topic, payload)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
     ) -> Publication:
-        """Return a command in the encoding of the server's events."""
+        """Encode a downlink command in JSON or protobuf, as the server encodes its events."""
         return encode_command(downlink)

@@ -16,25 +16,25 @@ from libs.common.contracts.frames import (
 )
 from libs.common.errors import MalformedRequest
 from services.management.networks.messages import (
+    DeviceReport,
     DownlinkRoute,
     InboundMessage,
     OutboundDownlink,
     Publication,
-    Report,
     create_uplink,
-    cut_name,
-    decode_message,
+    decode_ignoring_invalid_radio,
     format_data_rate,
     parse_dev_eui,
     parse_ms,
+    truncate_name,
 )
 
 if TYPE_CHECKING:
     from chirpstack_api.integration import integration_pb2 as pb
 
-_TOPIC_PARTS = 6
+_TOPIC_LEVELS = 6
 _QUEUE_ITEM_ID = "queue_item_id"
-"""Key in the context of a log entry: the downlink of the entry."""
+"""Key in the context of a log entry, whose value is the reference of a downlink."""
 
 
 class _Event(msgspec.Struct, rename="camel", kw_only=True):
@@ -74,7 +74,7 @@ class _TxInfo(msgspec.Struct, rename="camel", kw_only=True):
     modulation: _Modulation = msgspec.field(default_factory=_Modulation)
 
 
-class _Up(_Event, kw_only=True):
+class _UplinkEvent(_Event, kw_only=True):
     dev_addr: str = ""
     f_cnt: int = 0
     f_port: int | None = 0
@@ -84,34 +84,34 @@ class _Up(_Event, kw_only=True):
     tx_info: _TxInfo = msgspec.field(default_factory=_TxInfo)
 
 
-class _Ack(_Event, kw_only=True):
+class _AckEvent(_Event, kw_only=True):
     queue_item_id: str = ""
     acknowledged: bool = False
 
 
-class _Log(_Event, kw_only=True):
+class _LogEvent(_Event, kw_only=True):
     level: str = ""
     code: str = ""
     description: str = ""
     context: dict[str, str] = {}
 
 
-class _Status(_Event, kw_only=True):
+class _StatusEvent(_Event, kw_only=True):
     margin: int = 0
     external_power_source: bool = False
     battery_level_unavailable: bool = False
     battery_level: float = 0.0
 
 
-_JSON: dict[str, msgspec.json.Decoder[Any]] = {
-    "up": msgspec.json.Decoder(_Up),
+_JSON_DECODERS_BY_KIND: dict[str, msgspec.json.Decoder[Any]] = {
+    "up": msgspec.json.Decoder(_UplinkEvent),
     "join": msgspec.json.Decoder(_Event),
-    "ack": msgspec.json.Decoder(_Ack),
-    "txack": msgspec.json.Decoder(_Ack),
-    "log": msgspec.json.Decoder(_Log),
-    "status": msgspec.json.Decoder(_Status),
+    "ack": msgspec.json.Decoder(_AckEvent),
+    "txack": msgspec.json.Decoder(_AckEvent),
+    "log": msgspec.json.Decoder(_LogEvent),
+    "status": msgspec.json.Decoder(_StatusEvent),
 }
-_PROTOBUF = {
+_PROTOBUF_TYPES_BY_KIND = {
     "up": "UplinkEvent",
     "join": "JoinEvent",
     "ack": "AckEvent",
@@ -120,22 +120,28 @@ _PROTOBUF = {
     "status": "StatusEvent",
 }
 """Types in `integration.proto`."""
-KINDS = tuple(_JSON)
+EVENT_KINDS = tuple(_JSON_DECODERS_BY_KIND)
 
 
-def read_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+def decode_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
     """Return the report in `application/…/device/…/event/{kind}`; None if not needed.
 
     Raises `InvalidInput` if it cannot be decoded.
     """
     parts = topic.split("/")
     kind = parts[-1]
-    if len(parts) < _TOPIC_PARTS or kind not in _JSON:
+    if len(parts) < _TOPIC_LEVELS or kind not in _JSON_DECODERS_BY_KIND:
         return None
     protobuf = not payload.startswith(b"{")
-    event = _decode_protobuf(kind, payload) if protobuf else decode_message(_JSON[kind], payload)
+    event = (
+        _decode_protobuf(kind, payload)
+        if protobuf
+        else decode_ignoring_invalid_radio(_JSON_DECODERS_BY_KIND[kind], payload)
+    )
     info = event.device_info
-    report = _REPORTS[kind](tenant, parse_dev_eui(info.dev_eui, "deviceInfo.devEui"), event)
+    report = _REPORT_BUILDERS_BY_KIND[kind](
+        tenant, parse_dev_eui(info.dev_eui, "deviceInfo.devEui"), event
+    )
     route = DownlinkRoute(application=info.application_id, protobuf=protobuf)
     return None if report is None else InboundMessage(report, route)
 
@@ -150,12 +156,14 @@ def _decode_protobuf(kind: str, payload: bytes) -> _Event:
     )
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 
-    message = getattr(pb, _PROTOBUF[kind])()
+    message = getattr(pb, _PROTOBUF_TYPES_BY_KIND[kind])()
     try:
         message.ParseFromString(payload)
         if kind == "up":
             return _convert_uplink(message)
-        event: _Event = decode_message(_JSON[kind], MessageToJson(message, indent=None).encode())
+        event: _Event = decode_ignoring_invalid_radio(
+            _JSON_DECODERS_BY_KIND[kind], MessageToJson(message, indent=None).encode()
+        )
     except DecodeError as error:
         raise MalformedRequest(f"must be a JSON object or protobuf: {error}") from error
     except (ValueError, SerializeToJsonError) as error:
@@ -163,13 +171,13 @@ def _decode_protobuf(kind: str, payload: bytes) -> _Event:
     return event
 
 
-def _convert_uplink(message: "pb.UplinkEvent") -> _Up:
+def _convert_uplink(message: "pb.UplinkEvent") -> _UplinkEvent:
     modulation = message.tx_info.modulation
     kind = modulation.WhichOneof("parameters")
     info = message.device_info
-    return _Up(
+    return _UplinkEvent(
         device_info=_DeviceInfo(dev_eui=info.dev_eui, application_id=info.application_id),
-        time=_time(message) if message.HasField("time") else None,
+        time=_reception_time(message) if message.HasField("time") else None,
         dev_addr=message.dev_addr,
         f_cnt=message.f_cnt,
         f_port=message.f_port,
@@ -195,7 +203,7 @@ def _convert_uplink(message: "pb.UplinkEvent") -> _Up:
     )
 
 
-def _time(message: "pb.UplinkEvent") -> datetime | None:
+def _reception_time(message: "pb.UplinkEvent") -> datetime | None:
     try:
         time: datetime = message.time.ToDatetime(UTC)
     except (ValueError, OverflowError):
@@ -203,7 +211,7 @@ def _time(message: "pb.UplinkEvent") -> datetime | None:
     return time
 
 
-def _up(tenant: str, identifier: str, event: _Up) -> DeviceFrame | None:
+def _build_uplink(tenant: str, identifier: str, event: _UplinkEvent) -> DeviceFrame | None:
     return create_uplink(
         tenant,
         identifier,
@@ -211,24 +219,24 @@ def _up(tenant: str, identifier: str, event: _Up) -> DeviceFrame | None:
         data=event.data,
         counter=event.f_cnt,
         time=parse_time(event.time),
-        session=cut_name(event.dev_addr),
+        session=truncate_name(event.dev_addr),
         confirmed=event.confirmed,
         frequency=event.tx_info.frequency,
         data_rate=str(event.tx_info.modulation),
         gateways=[
-            Reception(gateway=cut_name(gateway.gateway_id), rssi=gateway.rssi, snr=gateway.snr)
+            Reception(gateway=truncate_name(gateway.gateway_id), rssi=gateway.rssi, snr=gateway.snr)
             for gateway in event.rx_info
         ],
     )
 
 
-def _join_state(tenant: str, identifier: str, event: _Event) -> SendLinkState:
+def _build_join_state(tenant: str, identifier: str, event: _Event) -> SendLinkState:
     return SendLinkState(
         tenant=tenant, identifier=identifier, kind="JOINED", ts=parse_ms(event.time)
     )
 
 
-def _status_state(tenant: str, identifier: str, event: _Status) -> SendLinkState:
+def _build_status_state(tenant: str, identifier: str, event: _StatusEvent) -> SendLinkState:
     has_battery_level = not event.battery_level_unavailable and not event.external_power_source
     return SendLinkState(
         tenant=tenant,
@@ -241,24 +249,26 @@ def _status_state(tenant: str, identifier: str, event: _Status) -> SendLinkState
     )
 
 
-def _ack(tenant: str, identifier: str, event: _Ack) -> SendDownlinkState:
+def _build_acknowledged_state(tenant: str, identifier: str, event: _AckEvent) -> SendDownlinkState:
     state: DownlinkState = "ACKNOWLEDGED" if event.acknowledged else "UNACKNOWLEDGED"
-    return _downlink(tenant, identifier, event, event.queue_item_id, state)
+    return _build_downlink_state(tenant, identifier, event, event.queue_item_id, state)
 
 
-def _txack(tenant: str, identifier: str, event: _Ack) -> SendDownlinkState:
-    return _downlink(tenant, identifier, event, event.queue_item_id, "SENT")
+def _build_sent_state(tenant: str, identifier: str, event: _AckEvent) -> SendDownlinkState:
+    return _build_downlink_state(tenant, identifier, event, event.queue_item_id, "SENT")
 
 
-def _log(tenant: str, identifier: str, event: _Log) -> SendDownlinkState | None:
+def _build_error_state(tenant: str, identifier: str, event: _LogEvent) -> SendDownlinkState | None:
     """Return an error of a downlink; other log entries are ignored."""
     if event.level != "ERROR" or _QUEUE_ITEM_ID not in event.context:
         return None
     error = f"{event.code}: {event.description}"[:1000]
-    return _downlink(tenant, identifier, event, event.context[_QUEUE_ITEM_ID], "REFUSED", error)
+    return _build_downlink_state(
+        tenant, identifier, event, event.context[_QUEUE_ITEM_ID], "REFUSED", error
+    )
 
 
-def _downlink(
+def _build_downlink_state(
     tenant: str, identifier: str, event: _Event, item: str, state: DownlinkState, error: str = ""
 ) -> SendDownlinkState:
     return SendDownlinkState(
@@ -271,18 +281,18 @@ def _downlink(
     )
 
 
-_REPORTS: dict[str, Callable[..., Report | None]] = {
-    "up": _up,
-    "join": _join_state,
-    "ack": _ack,
-    "txack": _txack,
-    "log": _log,
-    "status": _status_state,
+_REPORT_BUILDERS_BY_KIND: dict[str, Callable[..., DeviceReport | None]] = {
+    "up": _build_uplink,
+    "join": _build_join_state,
+    "ack": _build_acknowledged_state,
+    "txack": _build_sent_state,
+    "log": _build_error_state,
+    "status": _build_status_state,
 }
 
 
 def encode_command(outbound: OutboundDownlink) -> Publication:
-    """Return a downlink command; ChirpStack rejects duplicates by their id."""
+    """Encode a downlink command; ChirpStack rejects one whose id it already knows."""
     identifier, route, downlink, reference = outbound
     eui = identifier.lower()
     if route.protobuf:

@@ -22,14 +22,14 @@ from services.management.networks.chirpstack import (
     APPLICATION,
     JOIN_EUI,
     PROFILE,
-    Api,
-    Registration,
+    ChirpStackApi,
+    DeviceRegistration,
 )
 
-REGISTER_SECONDS = 8.0
+REGISTRATION_TIMEOUT_SECONDS = 8.0
 """Seconds for the complete registration of a device."""
-UNDO_SECONDS = 3.0
-LONGEST_REASON = 300
+UNDO_TIMEOUT_SECONDS = 3.0
+MAX_REASON_CHARACTERS = 300
 _REJECTED_STATUSES = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
 _INPUT_ERRORS = {
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -51,15 +51,20 @@ class _DeviceService:
         return await getattr(self._stub, name)(request, metadata=self._metadata, timeout=timeout)
 
 
-async def register(api: Api, registration: Registration, allowed: tuple[str, ...]) -> None:
-    """Register a device with its key, or do nothing if it is already registered so.
+async def register_device(
+    api: ChirpStackApi, registration: DeviceRegistration, allowed: tuple[str, ...]
+) -> None:
+    """Register a device with its key, or do nothing if ChirpStack already has this device.
 
     Raises `InvalidInput` for the invalid input, `Conflict` if ChirpStack has a different device
     with this DevEUI, and `Unavailable`. After an error, the device is not registered.
     """
     try:
-        async with asyncio.timeout(REGISTER_SECONDS), _connected(api, allowed) as devices:
-            await _register(devices, registration)
+        async with (
+            asyncio.timeout(REGISTRATION_TIMEOUT_SECONDS),
+            _open_device_service(api, allowed) as devices,
+        ):
+            await _create_device_with_key(devices, registration)
     except TimeoutError as error:
         raise Unavailable("ChirpStack's API did not answer in time") from error
     except OSError as error:
@@ -68,7 +73,9 @@ async def register(api: Api, registration: Registration, allowed: tuple[str, ...
         raise _translate_error(error) from error
 
 
-async def _register(devices: _DeviceService, registration: Registration) -> None:
+async def _create_device_with_key(
+    devices: _DeviceService, registration: DeviceRegistration
+) -> None:
     device = pb.Device(
         dev_eui=registration.dev_eui.lower(),
         name=registration.name,
@@ -81,28 +88,28 @@ async def _register(devices: _DeviceService, registration: Registration) -> None
     except grpc.aio.AioRpcError as error:
         if error.code() != grpc.StatusCode.ALREADY_EXISTS:
             raise
-        await _check_same(devices, registration)
+        await _check_same_registration(devices, registration)
         return
     if not registration.app_key:
         return
     try:
         await devices.call(
-            "CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_keys(registration))
+            "CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_build_device_keys(registration))
         )
     except BaseException:
-        await asyncio.shield(_undo(devices, registration.dev_eui))
+        await asyncio.shield(_delete_device(devices, registration.dev_eui))
         raise
 
 
-def _keys(registration: Registration) -> pb.DeviceKeys:
+def _build_device_keys(registration: DeviceRegistration) -> pb.DeviceKeys:
     """Return the AppKey of LoRaWAN 1.0, which ChirpStack stores as `nwk_key`."""
     return pb.DeviceKeys(dev_eui=registration.dev_eui.lower(), nwk_key=registration.app_key.lower())
 
 
-async def _undo(devices: _DeviceService, dev_eui: str) -> None:
+async def _delete_device(devices: _DeviceService, dev_eui: str) -> None:
     request = pb.DeleteDeviceRequest(dev_eui=dev_eui.lower())
     try:
-        await devices.call("Delete", request, UNDO_SECONDS)
+        await devices.call("Delete", request, UNDO_TIMEOUT_SECONDS)
     except grpc.aio.AioRpcError as error:
         text = (
             f"ChirpStack rejected the key, and has the device {dev_eui} without it: delete it there"
@@ -110,7 +117,9 @@ async def _undo(devices: _DeviceService, dev_eui: str) -> None:
         raise Unavailable(text) from error
 
 
-async def _check_same(devices: _DeviceService, registration: Registration) -> None:
+async def _check_same_registration(
+    devices: _DeviceService, registration: DeviceRegistration
+) -> None:
     """Raise `Conflict` unless the registered device matches; add a missing key."""
     eui = registration.dev_eui.lower()
     registered = (await devices.call("Get", pb.GetDeviceRequest(dev_eui=eui))).device
@@ -126,7 +135,8 @@ async def _check_same(devices: _DeviceService, registration: Registration) -> No
             if error.code() != grpc.StatusCode.NOT_FOUND:
                 raise
             await devices.call(
-                "CreateKeys", pb.CreateDeviceKeysRequest(device_keys=_keys(registration))
+                "CreateKeys",
+                pb.CreateDeviceKeysRequest(device_keys=_build_device_keys(registration)),
             )
     if not same:
         text = "is registered in ChirpStack with other settings: add it without a device profile"
@@ -134,7 +144,7 @@ async def _check_same(devices: _DeviceService, registration: Registration) -> No
 
 
 def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
-    reason = (error.details() or error.code().name)[:LONGEST_REASON]
+    reason = (error.details() or error.code().name)[:MAX_REASON_CHARACTERS]
     if error.code() in _REJECTED_STATUSES:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
     if error.code() in _INPUT_ERRORS:
@@ -153,7 +163,9 @@ def _mentions(reason: str, key: str) -> bool:
 
 
 @asynccontextmanager
-async def _connected(api: Api, allowed: tuple[str, ...]) -> AsyncIterator[_DeviceService]:
+async def _open_device_service(
+    api: ChirpStackApi, allowed: tuple[str, ...]
+) -> AsyncIterator[_DeviceService]:
     """Connect to a permitted address, whose certificate is checked for the host name."""
     address = (await outgoing_addresses(api.host, api.port, allowed))[0]
     family = "ipv6" if address["family"] == AF_INET6 else "ipv4"

@@ -21,19 +21,19 @@ from libs.common.contracts.frames import (
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest
 
-LONGEST_NAME = 128
+MAX_NAME_CHARACTERS = 128
 FIRST_PORT, LAST_PORT = 1, 223
 """Ports of applications; 0 is for commands of the network, 224 for tests."""
-RADIO = frozenset({"rxInfo", "txInfo", "rx_metadata", "settings"})
-"""Names of the fields with radio metadata of an uplink, at different servers."""
-MAX_UNREADABLE = 32
+RADIO_FIELDS = frozenset({"rxInfo", "txInfo", "rx_metadata", "settings"})
+"""Names that network servers use for the fields with radio metadata of an uplink."""
+MAX_IGNORED_RADIO_FIELDS = 32
 """Maximum number of invalid radio fields that are ignored in a body."""
 _PATH_STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
 _HERTZ_PER_KHZ = 1000
-_EUI = re.compile("[0-9A-F]{16}")
-_SEPARATORS = re.compile(r"[\s:.-]")
-_MIN_STRENGTH = -1000.0
-"""dBm below any real reception."""
+_EUI_PATTERN = re.compile("[0-9A-F]{16}")
+_EUI_SEPARATORS = re.compile(r"[\s:.-]")
+_UNKNOWN_STRENGTH_DBM = -1000.0
+"""Strength for sorting receptions without one: below that of any real reception."""
 
 
 class DownlinkRoute(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -41,18 +41,18 @@ class DownlinkRoute(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
 
     application: str = ""
     device: str = ""
-    """The server's name of the device, if it is not its DevEUI."""
+    """Id of the device at the server, if that is not its DevEUI."""
     protobuf: bool = False
     """Whether the network server encodes its messages in protobuf."""
 
 
-Report = DeviceFrame | SendLinkState | SendDownlinkState
+DeviceReport = DeviceFrame | SendLinkState | SendDownlinkState
 
 
 class InboundMessage(NamedTuple):
     """A report of a device; a downlink is identified by its reference at the server."""
 
-    report: Report
+    report: DeviceReport
     route: DownlinkRoute | None = None
     unreadable: str = ""
     """Optional fields that could not be decoded, with the reasons."""
@@ -76,9 +76,9 @@ class OutboundDownlink(NamedTuple):
 
 def parse_dev_eui(text: str, field: str) -> str:
     """Return a DevEUI as 16 upper-case hexadecimal digits; raise `InvalidInput`."""
-    digits = _SEPARATORS.sub("", text)
+    digits = _EUI_SEPARATORS.sub("", text)
     digits = digits.upper() if digits.isascii() else ""
-    if not _EUI.fullmatch(digits):
+    if not _EUI_PATTERN.fullmatch(digits):
         raise InvalidInput("must be a DevEUI: 16 hexadecimal digits", field=field)
     return digits
 
@@ -116,20 +116,20 @@ def create_uplink(
         data=data,
         counter=counter,
         ts=None if time is None else to_ms(time),
-        data_rate=cut_name(data_rate),
-        gateways=sorted(gateways, key=_strength, reverse=True)[:MAX_GATEWAYS],
+        data_rate=truncate_name(data_rate),
+        gateways=sorted(gateways, key=_signal_strength, reverse=True)[:MAX_GATEWAYS],
         **more,
     )
     return DeviceFrame(tenant=tenant, identifier=identifier, frame=frame)
 
 
-def _strength(reception: Reception) -> float:
-    return _MIN_STRENGTH if reception.rssi is None else reception.rssi
+def _signal_strength(reception: Reception) -> float:
+    return _UNKNOWN_STRENGTH_DBM if reception.rssi is None else reception.rssi
 
 
-def cut_name(text: str) -> str:
-    """Return a name of a server, shortened for the bus."""
-    return text[:LONGEST_NAME]
+def truncate_name(text: str) -> str:
+    """Return a name that a server sent, truncated to the limit of the bus."""
+    return text[:MAX_NAME_CHARACTERS]
 
 
 def format_data_rate(spreading: int, bandwidth_hz: int) -> str:
@@ -137,15 +137,15 @@ def format_data_rate(spreading: int, bandwidth_hz: int) -> str:
     return f"SF{spreading}BW{bandwidth_hz // _HERTZ_PER_KHZ}"
 
 
-def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
-    """Return the struct of a body; raise `MalformedRequest` with the invalid place.
+def decode_ignoring_invalid_radio(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
+    """Decode a body to the decoder's struct; raise `MalformedRequest` with the invalid place.
 
     Invalid radio fields are omitted, so that they do not cost an uplink.
     """
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
-        struct = _without_radio(decoder, msgspec.json.decode(body))
+        struct = _convert_without_invalid_radio(decoder, msgspec.json.decode(body))
         if struct is None:
             raise MalformedRequest(f"cannot be decoded: {error}") from error
         return struct
@@ -153,14 +153,17 @@ def decode_message(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> Any:
         raise MalformedRequest(f"cannot be decoded: {error}") from error
 
 
-def _without_radio(decoder: "msgspec.json.Decoder[Any]", body: Any) -> Any:
-    """Return the struct of a body without its invalid radio fields, or None."""
-    for _ in range(MAX_UNREADABLE):
+def _convert_without_invalid_radio(decoder: "msgspec.json.Decoder[Any]", body: Any) -> Any:
+    """Return the struct of a decoded body without invalid radio fields.
+
+    Returns None if another field is invalid.
+    """
+    for _ in range(MAX_IGNORED_RADIO_FIELDS):
         try:
             return msgspec.convert(body, decoder.type, strict=decoder.strict)
         except msgspec.ValidationError as error:
             steps = _PATH_STEP.findall(str(error).partition(" - at `$")[2])
-            if not RADIO & {key for key, _ in steps} or not steps[-1][0]:
+            if not RADIO_FIELDS & {key for key, _ in steps} or not steps[-1][0]:
                 return None
             place = body
             for key, index in steps[:-1]:

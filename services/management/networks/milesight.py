@@ -13,26 +13,26 @@ from libs.common.contracts.frames import DeviceFrame, DownlinkState, Reception, 
 from libs.common.contracts.integrations import NOT_SET, DeviceRef, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.manifests import load_manifest
-from services.management.networks.broker import check_topic
+from services.management.networks.broker import check_topic_filter
 from services.management.networks.messages import (
+    DeviceReport,
     DownlinkRoute,
     InboundMessage,
     OutboundDownlink,
     Publication,
-    Report,
     create_uplink,
-    cut_name,
-    decode_message,
+    decode_ignoring_invalid_radio,
     format_data_rate,
     parse_dev_eui,
     parse_ms,
+    truncate_name,
 )
 from services.management.networks.server import NetworkServer
-from services.management.networks.settings import Broker, read_text
+from services.management.networks.settings import Broker, read_setting
 
 UPLINKS, DOWNLINKS, ACKS, ERRORS = "uplink_topic", "downlink_topic", "ack_topic", "error_topic"
-TOPICS = (UPLINKS, DOWNLINKS, ACKS, ERRORS)
-DEV_EUI = "$deveui"
+TOPIC_SETTINGS = (UPLINKS, DOWNLINKS, ACKS, ERRORS)
+DEV_EUI_PLACEHOLDER = "$deveui"
 """Placeholder in a topic for the DevEUI of a device."""
 
 
@@ -40,30 +40,34 @@ class Milesight(NetworkServer):
     """Receives messages of gateways through a broker, on the topics set in the gateways."""
 
     manifest = load_manifest("milesight")
-    own_settings = TOPICS
+    own_settings = TOPIC_SETTINGS
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store topics and the broker; raise `InvalidInput`."""
-        for key in TOPICS:
-            topic = read_text(change.properties, key)
-            if topic.count(DEV_EUI) > 1 or "\0" in topic:
+        for key in TOPIC_SETTINGS:
+            topic = read_setting(change.properties, key)
+            if topic.count(DEV_EUI_PLACEHOLDER) > 1 or "\0" in topic:
                 raise InvalidInput("must be a topic with at most one $deveui", field=key)
             if topic:
-                check_topic(topic.replace(DEV_EUI, "+"), key)
-            if key == DOWNLINKS and topic and (DEV_EUI not in topic or {*"+#"} & {*topic}):
+                check_topic_filter(topic.replace(DEV_EUI_PLACEHOLDER, "+"), key)
+            if (
+                key == DOWNLINKS
+                and topic
+                and (DEV_EUI_PLACEHOLDER not in topic or {*"+#"} & {*topic})
+            ):
                 raise InvalidInput("must contain $deveui, and neither + nor #", field=key)
         await super().updated(change)
 
-    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+    def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return the topics that are set, for all devices."""
         if not values[UPLINKS]:
             raise InvalidInput("is not set", field=UPLINKS, code=NOT_SET)
-        subscribed = (values[key] for key in TOPICS if key != DOWNLINKS and values[key])
-        return [fromkey.replace(DEV_EUI, "+") for fromkey in dict.fromkeys(subscribed)]
+        subscribed = (values[key] for key in TOPIC_SETTINGS if key != DOWNLINKS and values[key])
+        return [fromkey.replace(DEV_EUI_PLACEHOLDER, "+") for fromkey in dict.fromkeys(subscribed)]
 
-    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+    def decode_message(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
         """Return an uplink, or the state of a downlink."""
-        return read_message(tenant, payload)
+        return decode_gateway_message(tenant, payload)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
@@ -73,7 +77,7 @@ class Milesight(NetworkServer):
             raise InvalidInput("is not set", field=DOWNLINKS, code=NOT_SET)
         return encode_downlink(downlink, values[DOWNLINKS])
 
-    async def _route(self, device: DeviceRef) -> DownlinkRoute:
+    async def _get_route(self, device: DeviceRef) -> DownlinkRoute:
         """Return an empty route, because the topic needs only the DevEUI."""
         return DownlinkRoute()
 
@@ -101,7 +105,7 @@ class _TxInfo(msgspec.Struct, rename="camel", kw_only=True):
     data_rate: _DataRate = msgspec.field(default_factory=_DataRate)
 
 
-class _Message(msgspec.Struct, rename="camel", kw_only=True):
+class _GatewayMessage(msgspec.Struct, rename="camel", kw_only=True):
     dev_eui: str = msgspec.field(name="devEUI")
     time: Any = None
     dev_addr: str = ""
@@ -115,20 +119,20 @@ class _Message(msgspec.Struct, rename="camel", kw_only=True):
     error: str = ""
 
 
-_DECODER = msgspec.json.Decoder(_Message, strict=False)
+_DECODER = msgspec.json.Decoder(_GatewayMessage, strict=False)
 
 
-def read_message(tenant: str, body: bytes) -> InboundMessage | None:
-    """Return a message; None if it is not needed; raise `InvalidInput`."""
-    message: _Message = decode_message(_DECODER, body)
+def decode_gateway_message(tenant: str, body: bytes) -> InboundMessage | None:
+    """Decode a message of a gateway; None if it is not needed; raise `InvalidInput`."""
+    message: _GatewayMessage = decode_ignoring_invalid_radio(_DECODER, body)
     message.time = parse_time(message.time)
-    report = _report(tenant, parse_dev_eui(message.dev_eui, "devEUI"), message)
+    report = _build_report(tenant, parse_dev_eui(message.dev_eui, "devEUI"), message)
     return None if report is None else InboundMessage(report)
 
 
-def _report(tenant: str, identifier: str, message: _Message) -> Report | None:
+def _build_report(tenant: str, identifier: str, message: _GatewayMessage) -> DeviceReport | None:
     if message.data is not None:
-        return _uplink(tenant, identifier, message, message.data)
+        return _build_uplink(tenant, identifier, message, message.data)
     if message.acknowledged is None and not message.error:
         return None
     state: DownlinkState = "ACKNOWLEDGED" if message.acknowledged else "UNACKNOWLEDGED"
@@ -142,10 +146,12 @@ def _report(tenant: str, identifier: str, message: _Message) -> Report | None:
     )
 
 
-def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> DeviceFrame | None:
+def _build_uplink(
+    tenant: str, identifier: str, message: _GatewayMessage, data: bytes
+) -> DeviceFrame | None:
     """Return an uplink; without a device address, its time identifies the session."""
     time = message.time
-    session = cut_name(message.dev_addr) or ("" if time is None else str(to_ms(time)))
+    session = truncate_name(message.dev_addr) or ("" if time is None else str(to_ms(time)))
     return create_uplink(
         tenant,
         identifier,
@@ -157,7 +163,7 @@ def _uplink(tenant: str, identifier: str, message: _Message, data: bytes) -> Dev
         frequency=message.tx_info.frequency,
         data_rate=str(message.tx_info.data_rate),
         gateways=[
-            Reception(gateway=cut_name(reception.mac), rssi=reception.rssi, snr=reception.snr)
+            Reception(gateway=truncate_name(reception.mac), rssi=reception.rssi, snr=reception.snr)
             for reception in message.rx_info
         ],
     )
@@ -167,5 +173,5 @@ def encode_downlink(outbound: OutboundDownlink, topic: str) -> Publication:
     """Return a downlink in the format of the gateway."""
     downlink = outbound.downlink
     body = {"confirmed": downlink.confirmed, "fPort": downlink.port, "data": downlink.data}
-    topic = topic.replace(DEV_EUI, outbound.identifier.lower())
+    topic = topic.replace(DEV_EUI_PLACEHOLDER, outbound.identifier.lower())
     return Publication(topic, msgspec.json.encode(body))

@@ -33,9 +33,9 @@ from services.management.networks.tenant_connection import Dialect, TenantConnec
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 30.0
+SETTINGS_CHECK_SECONDS = 30.0
 """Seconds between two checks of the settings; changes take effect immediately."""
-CONCURRENT_CHECKS = 16
+MAX_CONCURRENT_CHECKS = 16
 """Tenants whose settings are checked concurrently."""
 
 
@@ -48,9 +48,9 @@ class NetworkServer(Dialect):
     qos = 1
     """Quality of service of downlinks."""
     own_settings: tuple[str, ...] = ()
-    """Settings other than those of the broker that affect topics or downlinks."""
+    """Settings that determine topics or downlinks, in addition to those of the broker."""
     routed_by = "application"
-    """Field of `DownlinkRoute` that may be set when a device is added, before its first message."""
+    """Field of `DownlinkRoute` that users may set when they add a device."""
 
     def __init__(
         self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
@@ -64,28 +64,30 @@ class NetworkServer(Dialect):
     ) -> Publication:
         """Return a downlink in the format of the server."""
 
-    def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
+    def decode_hook(
+        self, tenant: str, body: bytes, values: dict[str, Any]
+    ) -> InboundMessage | None:
         """Return the message in a webhook body (see `read`); raise `InvalidInput`."""
         raise NotFound("the integration has no webhook")
 
     async def receive_hook(self, call: RawRequest) -> Acknowledged:
-        """Process a webhook request of a tenant, and show its errors in the state."""
+        """Forward the message of a webhook request; its errors appear in the tenant's state."""
         connection = self._connections.get(call.tenant)
         if connection is None:
             await self._apply_settings(call.tenant)
-            connection = self._connection(call.tenant)
+            connection = self._get_connection(call.tenant)
         try:
-            message = self.read_hook(call.tenant, call.body, connection.values)
+            message = self.decode_hook(call.tenant, call.body, connection.values)
         except InvalidInput as error:
             connection.state.record_failure(f"webhook: {error.text}")
             raise
-        await connection.forward(message)
+        await connection.forward_hook_message(message)
         return Acknowledged()
 
     async def add_device(self, request: AddDevice) -> NewDevice:
         """Return a device by its DevEUI, with its route at the server."""
         params = request.params
-        routed = settings.read_text(params, self.routed_by)
+        routed = settings.read_setting(params, self.routed_by)
         return NewDevice(
             identifier=parse_dev_eui(params["dev_eui"], "dev_eui"),
             model=params["model"],
@@ -99,26 +101,26 @@ class NetworkServer(Dialect):
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store secrets, and connect with the new settings; raise `InvalidInput`."""
         properties, tenant = change.properties, change.tenant
-        settings.check_settings(properties, self.allowed)
+        settings.check_broker_settings(properties, self.allowed)
         values = (await self.things.get_own_values(tenant)).properties | properties
         await self.store.get_client_id(tenant)
-        for name in settings.SECRETS:
+        for name in settings.SECRET_SETTINGS:
             if properties.get(name):
                 await self.store.save_secret(
                     tenant, name, properties[name], settings.describe_owner(values)
                 )
         if properties.get(WEBHOOK_SETTING):
             await self.store.save_hook(tenant, properties[WEBHOOK_SETTING])
-        await self._use(tenant, values)
+        await self._connect_with(tenant, values)
 
     async def downlink(self, request: QueueDownlinks) -> None:
         """Queue downlinks for a device at its server; duplicates are ignored."""
         device = request.device
-        route = await self._route(device)
-        connection = self._connection(device.tenant)
+        route = await self._get_route(device)
+        connection = self._get_connection(device.tenant)
         for downlink in request.downlinks:
             if await self.store.register_downlink(device.tenant, device.identifier, downlink.id):
-                reference = self.store.create_reference(device.tenant, downlink.id)
+                reference = self.store.derive_reference(device.tenant, downlink.id)
                 outbound = OutboundDownlink(device.identifier, route, downlink, reference)
                 await self._publish(connection, outbound)
                 await self.store.mark_queued(device.tenant, downlink.id)
@@ -129,7 +131,7 @@ class NetworkServer(Dialect):
         publication = self.encode_downlink(downlink, connection.broker, connection.values)
         await connection.publish(publication, self.qos)
 
-    async def _route(self, device: DeviceRef) -> DownlinkRoute:
+    async def _get_route(self, device: DeviceRef) -> DownlinkRoute:
         route = await self.store.find_route(device.tenant, device.identifier)
         if route is not None:
             return route
@@ -144,7 +146,11 @@ class NetworkServer(Dialect):
         name = f"{self.manifest.id} settings"
         try:
             await take_turns(
-                name, CONCURRENT_CHECKS, self.store.tenants, self._steps, CHECK_SECONDS
+                name,
+                MAX_CONCURRENT_CHECKS,
+                self.store.list_tenants,
+                self._steps,
+                SETTINGS_CHECK_SECONDS,
             )
         finally:
             await asyncio.gather(*(connection.stop() for connection in self._connections.values()))
@@ -155,23 +161,25 @@ class NetworkServer(Dialect):
 
     async def _apply_settings(self, tenant: str) -> None:
         try:
-            await self._use(tenant, (await self.things.get_own_values(tenant)).properties)
+            await self._connect_with(tenant, (await self.things.get_own_values(tenant)).properties)
         except ThingwayError as error:
             log.warning(
                 "%s: the settings of %s cannot be applied: %s", self.manifest.id, tenant, error
             )
 
-    async def _use(self, tenant: str, values: dict[str, Any]) -> None:
-        connection = self._connection(tenant, values)
-        own_values = {name: settings.read_text(values, name) for name in self.own_settings}
+    async def _connect_with(self, tenant: str, values: dict[str, Any]) -> None:
+        connection = self._get_connection(tenant, values)
+        own_values = {name: settings.read_setting(values, name) for name in self.own_settings}
         try:
             broker = await settings.read_broker(self.store, tenant, values, self.allowed)
         except InvalidInput as error:
-            await connection.use(None, own_values, error.text)
+            await connection.apply_settings(None, own_values, error.text)
         else:
-            await connection.use(broker, own_values)
+            await connection.apply_settings(broker, own_values)
 
-    def _connection(self, tenant: str, values: dict[str, Any] | None = None) -> TenantConnection:
+    def _get_connection(
+        self, tenant: str, values: dict[str, Any] | None = None
+    ) -> TenantConnection:
         connection = self._connections.get(tenant)
         if connection is None:
             uplinks = (values or {}).get("uplinks") or 0

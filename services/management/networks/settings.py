@@ -26,14 +26,14 @@ from libs.common.http.console import post
 from libs.common.http.outgoing import describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
 from libs.common.tls import ENCRYPTED, MQTT_PORTS, trusting_context
-from services.management.networks.store import WEBHOOK_SETTING, NetworkStore, find_hook
+from services.management.networks.store import WEBHOOK_SETTING, NetworkStore, find_hook_owner
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
 PASSWORD, PRIVATE_KEY = "password", "private_key"
-UNSET = "is not set for this broker and user name: enter it"
-SECRETS = (PASSWORD, PRIVATE_KEY)
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}")
-_FEWEST_CHARACTERS = 10
+UNSET_ERROR = "is not set for this broker and user name: enter it"
+SECRET_SETTINGS = (PASSWORD, PRIVATE_KEY)
+_TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{32,128}")
+_MIN_DISTINCT_CHARACTERS = 10
 """Minimum number of distinct characters of a random token."""
 
 
@@ -51,14 +51,14 @@ class Broker:
     password: str = field(default="", repr=False)
     private_key: str = field(default="", repr=False)
 
-    def context(self) -> ssl.SSLContext | None:
+    def build_tls_context(self) -> ssl.SSLContext | None:
         """Return the TLS context; raise `InvalidInput` for an invalid property."""
         if not self.tls:
             return None
         context = _build_trusting_context(self.ca)
         if self.certificate:
             try:
-                _load(context, self.certificate, self.private_key)
+                _load_client_certificate(context, self.certificate, self.private_key)
             except ssl.SSLError as error:
                 text = f"does not match private_key: {error.reason or error}"
                 raise InvalidInput(text, field=CERTIFICATE) from error
@@ -72,7 +72,7 @@ def _build_trusting_context(ca: str) -> ssl.SSLContext:
         raise InvalidInput(f"must be a certificate in PEM: {error}", field=CA) from error
 
 
-def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
+def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
     """Load certificate and key from a temporary file, which OpenSSL requires."""
     descriptor, path = tempfile.mkstemp()
     try:
@@ -83,8 +83,8 @@ def _load(context: ssl.SSLContext, certificate: str, key: str) -> None:
         Path(path).unlink()
 
 
-def parse_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
-    """Return host, port and whether to use TLS; raise `InvalidInput`."""
+def parse_broker_address(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
+    """Return host, port and whether to use TLS of a broker's URL; raise `InvalidInput`."""
     try:
         parts = urlsplit(text.strip())
         host, port = parts.hostname or "", parts.port
@@ -99,12 +99,12 @@ def parse_broker(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
     return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
 
 
-def check_settings(properties: dict[str, Any], allowed: tuple[str, ...]) -> None:
+def check_broker_settings(properties: dict[str, Any], allowed: tuple[str, ...]) -> None:
     """Check the given settings; raise `InvalidInput` for an invalid property."""
     if text := properties.get(BROKER):
-        parse_broker(text, allowed)
+        parse_broker_address(text, allowed)
     if text := properties.get(WEBHOOK_SETTING):
-        random = _TOKEN.fullmatch(text) and len(set(text)) >= _FEWEST_CHARACTERS
+        random = _TOKEN_PATTERN.fullmatch(text) and len(set(text)) >= _MIN_DISTINCT_CHARACTERS
         if not random:
             raise InvalidInput(
                 "must be 32 to 128 random letters, digits, - and _", field=WEBHOOK_SETTING
@@ -112,15 +112,17 @@ def check_settings(properties: dict[str, Any], allowed: tuple[str, ...]) -> None
     if text := properties.get(CA):
         _build_trusting_context(text)
     if text := properties.get(CERTIFICATE):
-        with _reject_invalid(CERTIFICATE, "must be a certificate in PEM"):
+        with _name_setting_in_errors(CERTIFICATE, "must be a certificate in PEM"):
             load_pem_x509_certificates(text.encode())
     if text := properties.get(PRIVATE_KEY):
-        with _reject_invalid(PRIVATE_KEY, "must be a private key in PEM without a password"):
+        with _name_setting_in_errors(
+            PRIVATE_KEY, "must be a private key in PEM without a password"
+        ):
             load_pem_private_key(text.encode(), None)
 
 
 @contextlib.contextmanager
-def _reject_invalid(name: str, text: str) -> Iterator[None]:
+def _name_setting_in_errors(name: str, text: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError) as error:
@@ -128,11 +130,11 @@ def _reject_invalid(name: str, text: str) -> Iterator[None]:
 
 
 def describe_owner(values: dict[str, Any]) -> str:
-    """Return the user and broker to which secrets are bound."""
-    return f"{read_text(values, USERNAME)} {read_text(values, BROKER)}"
+    """Return the text of user name and broker for which secrets were entered."""
+    return f"{read_setting(values, USERNAME)} {read_setting(values, BROKER)}"
 
 
-def read_text(values: dict[str, Any], name: str) -> str:
+def read_setting(values: dict[str, Any], name: str) -> str:
     """Return a setting without surrounding blanks; empty if it is not set."""
     return str(values.get(name) or "").strip()
 
@@ -144,28 +146,28 @@ async def read_broker(
 
     Raises `InvalidInput` for a missing or invalid property.
     """
-    if not read_text(values, BROKER):
+    if not read_setting(values, BROKER):
         return None
-    host, port, tls = parse_broker(read_text(values, BROKER), allowed)
+    host, port, tls = parse_broker_address(read_setting(values, BROKER), allowed)
     bound = describe_owner(values)
-    password, key = [await store.find_secret(tenant, name, bound) or "" for name in SECRETS]
+    password, key = [await store.find_secret(tenant, name, bound) or "" for name in SECRET_SETTINGS]
     for name, secret, field_name in (
         (USERNAME, password, PASSWORD),
         (CERTIFICATE, key, PRIVATE_KEY),
     ):
-        if read_text(values, name) and not secret:
-            raise InvalidInput(UNSET, field=field_name, code=NOT_SET)
+        if read_setting(values, name) and not secret:
+            raise InvalidInput(UNSET_ERROR, field=field_name, code=NOT_SET)
     broker = Broker(
         host=host,
         port=port,
         tls=tls,
-        username=read_text(values, USERNAME),
+        username=read_setting(values, USERNAME),
         password=password,
-        ca=read_text(values, CA),
-        certificate=read_text(values, CERTIFICATE),
+        ca=read_setting(values, CA),
+        certificate=read_setting(values, CERTIFICATE),
         private_key=key,
     )
-    broker.context()
+    broker.build_tls_context()
     return broker
 
 
@@ -186,7 +188,7 @@ class WebhookForwarder:
         Raises `NotFound`, `InvalidInput` for the body, and errors after which the sender should
         retry.
         """
-        hook = await find_hook(self.database, token)
+        hook = await find_hook_owner(self.database, token)
         if hook is None:
             raise NotFound("the webhook does not exist", field="token")
         tenant, integration = hook

@@ -32,11 +32,11 @@ WEBHOOK_SETTING = "webhook_token"
 """The setting with the token of a webhook."""
 MAX_TOPICS = 64
 """Maximum topics that are remembered per network server, which has up to six at a time."""
-KNOWN_ROUTES = 100_000
-"""Routes that a process caches, to write only changes."""
+MAX_CACHED_ROUTES = 100_000
+"""Maximum cached routes of a process, which writes only changed ones."""
 
 
-async def find_hook(database: Database, token: str) -> tuple[str, str] | None:
+async def find_hook_owner(database: Database, token: str) -> tuple[str, str] | None:
     """Return tenant and integration of the webhook with `token`."""
     query = {"hook": digest_token(token)}
     document = await database["network_servers"].find_one(query, {"_id": 1})
@@ -49,7 +49,7 @@ def digest_token(token: str) -> bytes:
 
 
 class NetworkStore:
-    """The collections of an integration; secrets are encrypted per tenant."""
+    """Stored data of one integration's tenants; secrets are encrypted per tenant."""
 
     def __init__(self, database: Database, seal: Seal, integration: str) -> None:
         self._seal = seal
@@ -57,23 +57,23 @@ class NetworkStore:
         self._servers = database["network_servers"]
         self._routes = database["network_routes"]
         self._downlinks = database["network_downlinks"]
-        self._known: LruCache[tuple[str, str], DownlinkRoute] = LruCache(KNOWN_ROUTES)
+        self._known: LruCache[tuple[str, str], DownlinkRoute] = LruCache(MAX_CACHED_ROUTES)
 
-    async def tenants(self) -> list[str]:
+    async def list_tenants(self) -> list[str]:
         """Return the tenants that have ever changed a setting."""
         cursor = self._servers.find({"_id.integration": self._integration}, {"_id": 1})
         return [group["_id"]["tenant"] async for group in cursor]
 
     async def get_client_id(self, tenant: str) -> str:
         """Return the constant client id for a tenant's broker, created if missing."""
-        key = self._key(tenant)
+        key = self._id_with_integration(tenant)
         made = {"client": f"thingway-{secrets.token_hex(6)}"}
         await self._servers.update_one(key, {"$setOnInsert": made}, upsert=True)
         document = await self._servers.find_one(key, {"client": 1})
         return str(document["client"] if document else made["client"])
 
     async def remember_topics(self, tenant: str, topics: Sequence[str]) -> list[str]:
-        """Store the topics to subscribe to; return them with recent previous topics.
+        """Store the topics to subscribe to; return them and the latest previous topics.
 
         A broker delivers a topic to `client` until it is unsubscribed, even if another broker was
         used meanwhile.
@@ -82,7 +82,7 @@ class NetworkStore:
         others = {"input": {"$ifNull": ["$topics", []]}, "cond": {"$not": {"$in": ["$$this", new]}}}
         topics_update = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MAX_TOPICS]}
         document = await self._servers.find_one_and_update(
-            self._key(tenant),
+            self._id_with_integration(tenant),
             [{"$set": {"topics": topics_update}}],
             {"topics": 1},
             return_document=True,
@@ -90,15 +90,17 @@ class NetworkStore:
         return list(require_document(document)["topics"])
 
     async def save_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
-        """Store a secret for `bound`, the broker for which it was entered."""
+        """Store a secret for `bound`, the user and broker for which it was entered."""
         stored_secret = {"sealed": self._seal.seal(secret, tenant), "for": bound}
         await self._servers.update_one(
-            self._key(tenant), {"$set": {f"secrets.{name}": stored_secret}}
+            self._id_with_integration(tenant), {"$set": {f"secrets.{name}": stored_secret}}
         )
 
     async def find_secret(self, tenant: str, name: str, bound: str) -> str | None:
-        """Return a secret for `bound`; None without one."""
-        document = await self._servers.find_one(self._key(tenant), {f"secrets.{name}": 1})
+        """Return the secret that was entered for `bound`, a user and broker; None without one."""
+        document = await self._servers.find_one(
+            self._id_with_integration(tenant), {f"secrets.{name}": 1}
+        )
         stored_secret = ((document or {}).get("secrets") or {}).get(name)
         if stored_secret is None or stored_secret["for"] != bound:
             return None
@@ -113,20 +115,20 @@ class NetworkStore:
         change = {"$set": {"hook": digest_token(token)}}
         conflict = Conflict("is used by another webhook: generate a new one", field=WEBHOOK_SETTING)
         with duplicate_raises(conflict):
-            await self._servers.update_one(self._key(tenant), change)
+            await self._servers.update_one(self._id_with_integration(tenant), change)
 
     async def save_routes(self, tenant: str, routes: Mapping[str, DownlinkRoute]) -> None:
         """Store the destinations of devices' downlinks."""
         new = {
             identifier: route
             for identifier, route in routes.items()
-            if self._is_new(tenant, identifier, route)
+            if self._is_uncached(tenant, identifier, route)
         }
         if not new:
             return
         writes = [
             UpdateOne(
-                self._key(tenant, identifier=identifier),
+                self._id_with_integration(tenant, identifier=identifier),
                 {"$set": {"route": msgspec.to_builtins(route)}},
                 upsert=True,
             )
@@ -136,45 +138,47 @@ class NetworkStore:
         for identifier, route in new.items():
             self._known.put((tenant, identifier), route)
 
-    def _is_new(self, tenant: str, identifier: str, route: DownlinkRoute) -> bool:
+    def _is_uncached(self, tenant: str, identifier: str, route: DownlinkRoute) -> bool:
         return self._known.get((tenant, identifier)) != route
 
     async def find_route(self, tenant: str, identifier: str) -> DownlinkRoute | None:
         """Return the last known destination of a device's downlinks."""
-        document = await self._routes.find_one(self._key(tenant, identifier=identifier))
+        document = await self._routes.find_one(
+            self._id_with_integration(tenant, identifier=identifier)
+        )
         return None if document is None else msgspec.convert(document["route"], DownlinkRoute)
 
     async def delete_route(self, tenant: str, identifier: str) -> None:
         """Delete the route of a device."""
         self._known.pop((tenant, identifier))
-        await self._routes.delete_one(self._key(tenant, identifier=identifier))
+        await self._routes.delete_one(self._id_with_integration(tenant, identifier=identifier))
 
-    def create_reference(self, tenant: str, downlink: str) -> str:
+    def derive_reference(self, tenant: str, downlink: str) -> str:
         """Return the reference of a downlink at the server, a UUID derived from its id."""
         return str(uuid5(NAMESPACE_URL, f"thingway:{self._integration}/{tenant}/{downlink}"))
 
     async def register_downlink(self, tenant: str, identifier: str, downlink: str) -> bool:
-        """Store a downlink before it is queued; return whether it was not queued yet."""
+        """Store a downlink before it is queued at the server; return False if it already is."""
         fields = {"identifier": identifier, "downlink": downlink, "at": datetime.now(UTC)}
-        key = self._downlink_key(tenant, self.create_reference(tenant, downlink))
+        key = self._downlink_key(tenant, self.derive_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$setOnInsert": fields}, upsert=True)
         document = await self._downlinks.find_one(key, {"queued": 1})
         return not (document or {}).get("queued")
 
     async def mark_queued(self, tenant: str, downlink: str) -> None:
         """Mark a downlink as queued at the server."""
-        key = self._downlink_key(tenant, self.create_reference(tenant, downlink))
+        key = self._downlink_key(tenant, self.derive_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$set": {"queued": True}})
 
     async def find_downlink(self, tenant: str, reference: str) -> str | None:
-        """Return the downlink of a reference; None if it belongs to another client."""
+        """Return the downlink id of a reference; None for a downlink of another client."""
         document = await self._downlinks.find_one(
             self._downlink_key(tenant, reference), {"downlink": 1}
         )
         return None if document is None else str(document["downlink"])
 
     async def end_oldest_downlink(self, tenant: str, identifier: str) -> str | None:
-        """Mark the oldest pending downlink of a device as ended and return it, or None.
+        """Mark the oldest pending downlink of a device as ended; return its id or None.
 
         For servers that do not identify downlinks.
         """
@@ -188,5 +192,5 @@ class NetworkStore:
     def _downlink_key(self, tenant: str, reference: str) -> dict[str, str]:
         return {"_id": reference, "tenant": tenant, "integration": self._integration}
 
-    def _key(self, tenant: str, **more: str) -> dict[str, dict[str, str]]:
+    def _id_with_integration(self, tenant: str, **more: str) -> dict[str, dict[str, str]]:
         return {"_id": {"tenant": tenant, "integration": self._integration, **more}}

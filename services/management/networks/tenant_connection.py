@@ -17,14 +17,14 @@ from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import cancel_and_wait, wait_for_event
 from libs.common.store.mongo import StoreError
 from services.management.networks.broker import (
+    BrokerConnection,
     BrokerError,
-    Connection,
     LoginRejected,
-    Message,
-    check_topic,
-    connected,
+    ReceivedMessage,
+    check_topic_filter,
+    open_connection,
 )
-from services.management.networks.messages import InboundMessage, Publication, Report
+from services.management.networks.messages import DeviceReport, InboundMessage, Publication
 from services.management.networks.settings import Broker
 from services.management.networks.store import NetworkStore
 
@@ -34,21 +34,21 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
 """Seconds between two attempts while the platform is unavailable."""
 FIRST_CONNECT_PAUSE, LONGEST_CONNECT_PAUSE = 1.0, 60.0
 """Seconds between two attempts to connect."""
-STEADY_SECONDS = 60.0
-"""Seconds after which a connection counts as stable, so that the next attempt follows soon."""
-SHOW_EVERY = 30.0
-"""Seconds between two updates of the counters; important changes are shown immediately."""
-REPORT_PAUSE = 1.0
-MAX_REJECTED = 50
-"""Maximum devices that are shown with the reason of a rejection, the latest ones."""
+STABLE_AFTER_SECONDS = 60.0
+"""Seconds after which a connection counts as stable: after its end, pauses start short again."""
+MAX_STATE_REPORT_SECONDS = 30.0
+"""Maximum seconds between two reports of the state; important changes are reported earlier."""
+MIN_STATE_REPORT_SECONDS = 1.0
+MAX_REJECTED_DEVICES = 50
+"""Maximum devices whose rejections are shown with their reasons; the oldest are dropped."""
 LONGEST_ERROR, LONGEST_REASON = 500, 200
-MAX_HOOKS = 32
+MAX_CONCURRENT_HOOKS = 32
 """Maximum concurrent webhook requests of a tenant."""
 SERVER_ERROR = 500
 
 
 class Dialect(Integration):
-    """The operations of a type of network server that a tenant's connection needs."""
+    """The topics and message format of a type of network server."""
 
     def __init__(
         self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
@@ -59,11 +59,11 @@ class Dialect(Integration):
         self.allowed = allowed
 
     @abstractmethod
-    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+    def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return the topics to subscribe to; raise `InvalidInput` for a missing setting."""
 
     @abstractmethod
-    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+    def decode_message(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
         """Return a message; None if it is not needed; raise `InvalidInput`."""
 
 
@@ -80,18 +80,18 @@ class ConnectionState:
 
     def set_connected(self) -> None:
         """Record that the connection is established."""
-        self._set(connected=True, error="")
+        self._set_connection(connected=True, error="")
 
     def set_disconnected(self, reason: str) -> None:
         """Record that there is no connection; `reason` is empty if none is configured."""
-        self._set(connected=False, error=reason)
+        self._set_connection(connected=False, error=reason)
 
     def record_failure(self, reason: str) -> None:
         """Record an error with its time; the connection continues."""
         error = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC: {reason}"
-        self._set(connected=self.connected, error=error)
+        self._set_connection(connected=self.connected, error=error)
 
-    def _set(self, *, connected: bool, error: str) -> None:
+    def _set_connection(self, *, connected: bool, error: str) -> None:
         before = (self.connected, self.last_error)
         self.connected, self.last_error = connected, error[:LONGEST_ERROR]
         if (self.connected, self.last_error) != before:
@@ -103,11 +103,11 @@ class ConnectionState:
         if self._rejected.pop(identifier, None) != reason:
             self._urgent.set()
         self._rejected[identifier] = reason
-        if len(self._rejected) > MAX_REJECTED:
+        if len(self._rejected) > MAX_REJECTED_DEVICES:
             self._rejected.pop(next(iter(self._rejected)))
 
     def record_accepted(self, identifiers: AbstractSet[str], uplinks: int) -> None:
-        """Count accepted uplinks of devices."""
+        """Count accepted uplinks, and remove the rejections of their devices."""
         if not self.uplinks and uplinks:
             self._urgent.set()
         self.uplinks += uplinks
@@ -115,7 +115,7 @@ class ConnectionState:
             del self._rejected[identifier]
             self._urgent.set()
 
-    def properties(self) -> dict[str, Any]:
+    def to_properties(self) -> dict[str, Any]:
         """Return the state as properties of the integration."""
         lines = [
             f"{identifier}: {reason}" for identifier, reason in reversed(self._rejected.items())
@@ -129,7 +129,7 @@ class ConnectionState:
 
     async def wait_for_change(self) -> None:
         """Wait until the properties may have changed."""
-        await wait_for_event(self._urgent, SHOW_EVERY)
+        await wait_for_event(self._urgent, MAX_STATE_REPORT_SECONDS)
         self._urgent.clear()
 
 
@@ -144,8 +144,8 @@ class UplinkForwarder:
         self._store = store
         self._state = state
 
-    async def forward_patiently(self, messages: Sequence[InboundMessage]) -> None:
-        """Send all messages; repeat this while the platform is unavailable."""
+    async def forward_with_retries(self, messages: Sequence[InboundMessage]) -> None:
+        """Send all messages; try again while the platform is unavailable."""
         pause = FIRST_PAUSE
         while True:
             try:
@@ -201,7 +201,7 @@ class UplinkForwarder:
         }
         await self._store.save_routes(self._tenant, routes)
 
-    async def _forward_other(self, report: Report) -> None:
+    async def _forward_other(self, report: DeviceReport) -> None:
         try:
             if isinstance(report, SendLinkState):
                 await self._things.send_link_state(report)
@@ -224,7 +224,7 @@ class UplinkForwarder:
 
 
 class TenantConnection:
-    """The connection of a tenant, which reconnects, and its state."""
+    """A tenant's connection to its broker, which reconnects, and its reported state."""
 
     def __init__(self, dialect: Dialect, tenant: str, uplinks: int) -> None:
         self._dialect = dialect
@@ -234,15 +234,17 @@ class TenantConnection:
         self.broker: Broker | None = None
         self.values: dict[str, Any] = {}
         self._fault = ""
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
         self._hooks = 0
         self._unread = set[type[Exception]]()
         self._state_reports = asyncio.ensure_future(self._report_state())
 
-    async def use(self, broker: Broker | None, values: dict[str, Any], fault: str = "") -> None:
-        """Connect to a broker, unless the settings are unchanged."""
+    async def apply_settings(
+        self, broker: Broker | None, values: dict[str, Any], fault: str = ""
+    ) -> None:
+        """Connect to the broker of the settings, or disconnect; skip unchanged settings."""
         async with self._changing:
             if (broker, fault, values) == (self.broker, self._fault, self.values):
                 return
@@ -250,7 +252,7 @@ class TenantConnection:
             self.broker, self._fault, self.values = broker, fault, values
             self.state.set_disconnected(fault)
             if broker is not None:
-                self._connecting = asyncio.ensure_future(self._stay_connected(broker))
+                self._connecting = asyncio.ensure_future(self._reconnect_forever(broker))
 
     async def publish(self, message: Publication, qos: int) -> None:
         """Publish a message; raise `Unavailable` without a connection."""
@@ -259,12 +261,13 @@ class TenantConnection:
         try:
             await self._connection.publish(message.topic, message.payload, qos)
         except (BrokerError, OSError) as error:  # also a timeout
-            text = f"the network server did not accept the downlink: {describe_failure(error)}"
+            reason = describe_connection_failure(error)
+            text = f"the network server did not accept the downlink: {reason}"
             raise Unavailable(text) from error
 
-    async def forward(self, message: InboundMessage | None) -> None:
+    async def forward_hook_message(self, message: InboundMessage | None) -> None:
         """Forward a message of a webhook; raise an error if it was not accepted."""
-        if self._hooks >= MAX_HOOKS:
+        if self._hooks >= MAX_CONCURRENT_HOOKS:
             raise TooManyRequests("this webhook has too many concurrent requests", retry_after=1.0)
         self._hooks += 1
         try:
@@ -287,16 +290,16 @@ class TenantConnection:
             await cancel_and_wait(self._connecting)
             self._connecting = None
 
-    async def _stay_connected(self, broker: Broker) -> None:
+    async def _reconnect_forever(self, broker: Broker) -> None:
         pause = FIRST_CONNECT_PAUSE
         while True:
             began = time.monotonic()
             try:
                 client_id = await self._dialect.store.get_client_id(self._tenant)
-                async with connected(broker, client_id, self._dialect.allowed) as connection:
-                    await self._serve(broker, connection)
+                async with open_connection(broker, client_id, self._dialect.allowed) as connection:
+                    await self._subscribe_and_forward(broker, connection)
             except (BrokerError, OSError, ThingwayError) as error:
-                self.state.set_disconnected(describe_failure(error))
+                self.state.set_disconnected(describe_connection_failure(error))
             except StoreError as error:
                 log.warning(
                     "the connection of %s for %s waits: %s",
@@ -307,31 +310,35 @@ class TenantConnection:
                 self.state.set_disconnected("the platform's database does not answer")
             except Exception as error:
                 log.exception("the connection of %s failed", self._tenant)
-                self.state.set_disconnected(describe_failure(error))
+                self.state.set_disconnected(describe_connection_failure(error))
             finally:
                 self._connection = None
-            if time.monotonic() - began > STEADY_SECONDS:
+            if time.monotonic() - began > STABLE_AFTER_SECONDS:
                 pause = FIRST_CONNECT_PAUSE
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_CONNECT_PAUSE)
 
-    async def _serve(self, broker: Broker, connection: Connection) -> None:
-        topics = self._dialect.topics(broker, self.values)
+    async def _subscribe_and_forward(self, broker: Broker, connection: BrokerConnection) -> None:
+        topics = self._dialect.list_topics(broker, self.values)
         for topic in topics:
-            check_topic(topic)
-        await connection.listen(
+            check_topic_filter(topic)
+        await connection.set_subscriptions(
             topics, await self._dialect.store.remember_topics(self._tenant, topics)
         )
         self._connection = connection
         self.state.set_connected()
-        async for batch in connection.batches(MAX_FRAMES):
-            messages = [read for message in batch if (read := self._read(message)) is not None]
-            await self._forwarder.forward_patiently(messages)
+        async for batch in connection.receive_batches(MAX_FRAMES):
+            messages = [
+                read
+                for message in batch
+                if (read := self._decode_or_record_failure(message)) is not None
+            ]
+            await self._forwarder.forward_with_retries(messages)
             await connection.acknowledge(batch)
 
-    def _read(self, message: Message) -> InboundMessage | None:
+    def _decode_or_record_failure(self, message: ReceivedMessage) -> InboundMessage | None:
         try:
-            return self._dialect.read(self._tenant, message.topic, message.payload)
+            return self._dialect.decode_message(self._tenant, message.topic, message.payload)
         except InvalidInput as error:
             self.state.record_failure(f"{message.topic}: {error.text}")
         except Exception as error:
@@ -345,7 +352,7 @@ class TenantConnection:
         properties: dict[str, Any] = {}
         while True:
             await self.state.wait_for_change()
-            now = self.state.properties()
+            now = self.state.to_properties()
             if now == properties:
                 continue
             try:
@@ -353,11 +360,11 @@ class TenantConnection:
                 properties = now
             except ThingwayError as error:
                 log.warning("the state of %s cannot be reported: %s", self._tenant, error)
-            await asyncio.sleep(REPORT_PAUSE)
+            await asyncio.sleep(MIN_STATE_REPORT_SECONDS)
 
 
-def describe_failure(error: Exception) -> str:
-    """Return why there is no connection, for users."""
+def describe_connection_failure(error: Exception) -> str:
+    """Return for users why the connection failed."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the broker's certificate is not trusted: {error.verify_message}"
     if isinstance(error, TimeoutError):

@@ -21,26 +21,26 @@ from libs.common.contracts.integrations import NOT_SET, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.manifests import load_manifest
 from services.management.networks.messages import (
+    DeviceReport,
     DownlinkRoute,
     InboundMessage,
     OutboundDownlink,
     Publication,
-    Report,
     create_uplink,
-    cut_name,
-    decode_message,
+    decode_ignoring_invalid_radio,
     format_data_rate,
     parse_dev_eui,
     parse_ms,
+    truncate_name,
 )
 from services.management.networks.server import NetworkServer
-from services.management.networks.settings import USERNAME, Broker, read_text
+from services.management.networks.settings import USERNAME, Broker, read_setting
 
-DEVICE = "device"
-KINDS = ("up", "join", "down/ack", "down/nack", "down/sent", "down/failed")
+DEVICE_ID_SETTING = "device"
+TOPIC_KINDS = ("up", "join", "down/ack", "down/nack", "down/sent", "down/failed")
 """Topics below the topic of a device."""
-_HERTZ = re.compile("[0-9]{1,12}")
-CORRELATION = "thingway:"
+_HERTZ_PATTERN = re.compile("[0-9]{1,12}")
+CORRELATION_PREFIX = "thingway:"
 """Prefix of our correlation ids."""
 
 
@@ -49,35 +49,37 @@ class TheThingsStack(NetworkServer):
 
     manifest = load_manifest("tts")
     qos = 0
-    routed_by = DEVICE
+    routed_by = DEVICE_ID_SETTING
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store changed settings; raise `InvalidInput` for wildcards or `/` in the user name.
 
         Topics contain the user name.
         """
-        if {*"+#/"} & {*read_text(change.properties, USERNAME)}:
+        if {*"+#/"} & {*read_setting(change.properties, USERNAME)}:
             raise InvalidInput("must be application@tenant", field=USERNAME)
         await super().updated(change)
 
-    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+    def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return the topics of the application, which is the user name."""
         if not broker.username:
             raise InvalidInput("is not set: application@tenant", field=USERNAME, code=NOT_SET)
-        return [f"v3/{broker.username}/devices/+/{kind}" for kind in KINDS]
+        return [f"v3/{broker.username}/devices/+/{kind}" for kind in TOPIC_KINDS]
 
-    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+    def decode_message(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
         """Return a message of the application server."""
-        return read_message(tenant, payload)
+        return decode_application_up(tenant, payload)
 
-    def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
+    def decode_hook(
+        self, tenant: str, body: bytes, values: dict[str, Any]
+    ) -> InboundMessage | None:
         """Return a message of the application server."""
-        return read_message(tenant, body)
+        return decode_application_up(tenant, body)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]
     ) -> Publication:
-        """Return a push to the end of the device's queue."""
+        """Encode a downlink that is appended to the device's queue."""
         return encode_push(downlink, broker.username)
 
 
@@ -147,12 +149,12 @@ class _Error(msgspec.Struct, kw_only=True):
         return f"{self.namespace}:{self.name}: {self.message_format}"[:1000]
 
 
-class _Failed(msgspec.Struct, kw_only=True):
+class _FailedDownlink(msgspec.Struct, kw_only=True):
     downlink: _Downlink = msgspec.field(default_factory=_Downlink)
     error: _Error = msgspec.field(default_factory=_Error)
 
 
-class _Up(msgspec.Struct, kw_only=True):
+class _ApplicationUp(msgspec.Struct, kw_only=True):
     end_device_ids: _DeviceIds
     correlation_ids: list[str] = []
     received_at: Any = None
@@ -161,29 +163,29 @@ class _Up(msgspec.Struct, kw_only=True):
     downlink_ack: _Downlink | None = None
     downlink_nack: _Downlink | None = None
     downlink_sent: _Downlink | None = None
-    downlink_failed: _Failed | None = None
+    downlink_failed: _FailedDownlink | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Up, strict=False)
-_STATES: tuple[tuple[str, DownlinkState], ...] = (
+_DECODER = msgspec.json.Decoder(_ApplicationUp, strict=False)
+_DOWNLINK_STATES: tuple[tuple[str, DownlinkState], ...] = (
     ("downlink_ack", "ACKNOWLEDGED"),
     ("downlink_nack", "UNACKNOWLEDGED"),
     ("downlink_sent", "SENT"),
 )
 
 
-def read_message(tenant: str, body: bytes) -> InboundMessage | None:
+def decode_application_up(tenant: str, body: bytes) -> InboundMessage | None:
     """Return a message; None if it is not needed; raise `InvalidInput`."""
-    up: _Up = decode_message(_DECODER, body)
+    up: _ApplicationUp = decode_ignoring_invalid_radio(_DECODER, body)
     ids = up.end_device_ids
-    report = _report(tenant, parse_dev_eui(ids.dev_eui, "end_device_ids.dev_eui"), up)
+    report = _build_report(tenant, parse_dev_eui(ids.dev_eui, "end_device_ids.dev_eui"), up)
     route = DownlinkRoute(application=ids.application_ids.application_id, device=ids.device_id)
     return None if report is None else InboundMessage(report, route)
 
 
-def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
+def _build_report(tenant: str, identifier: str, up: _ApplicationUp) -> DeviceReport | None:
     if up.uplink_message is not None:
-        return _uplink(tenant, identifier, up, up.uplink_message)
+        return _build_uplink(tenant, identifier, up, up.uplink_message)
     ts = parse_ms(up.received_at)
     if up.join_accept is not None:
         return SendLinkState(tenant=tenant, identifier=identifier, kind="JOINED", ts=ts)
@@ -192,7 +194,7 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
         ids, error = failed.downlink.correlation_ids, str(failed.error)
         state: DownlinkState = "REFUSED"
     else:
-        candidates = ((getattr(up, key), state) for key, state in _STATES)
+        candidates = ((getattr(up, key), state) for key, state in _DOWNLINK_STATES)
         happened = next(((event, state) for event, state in candidates if event is not None), None)
         if happened is None:
             return None
@@ -200,21 +202,23 @@ def _report(tenant: str, identifier: str, up: _Up) -> Report | None:
     own_references = [
         correlation_id
         for correlation_id in (*up.correlation_ids, *ids)
-        if correlation_id.startswith(CORRELATION)
+        if correlation_id.startswith(CORRELATION_PREFIX)
     ]
     if not own_references:
         return None
     return SendDownlinkState(
         tenant=tenant,
         identifier=identifier,
-        downlink=own_references[0].removeprefix(CORRELATION),
+        downlink=own_references[0].removeprefix(CORRELATION_PREFIX),
         state=state,
         ts=ts,
         error=error,
     )
 
 
-def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFrame | None:
+def _build_uplink(
+    tenant: str, identifier: str, up: _ApplicationUp, message: _Uplink
+) -> DeviceFrame | None:
     settings = message.settings
     return create_uplink(
         tenant,
@@ -223,13 +227,15 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFr
         data=message.frm_payload,
         counter=message.f_cnt,
         time=parse_time(message.received_at) or parse_time(up.received_at),
-        session=cut_name(message.session_key_id),
+        session=truncate_name(message.session_key_id),
         confirmed=message.confirmed,
         data_rate=str(settings.data_rate),
         frequency=_parse_hertz(settings.frequency),
         gateways=[
             Reception(
-                gateway=cut_name(reception.gateway_ids.eui or reception.gateway_ids.gateway_id),
+                gateway=truncate_name(
+                    reception.gateway_ids.eui or reception.gateway_ids.gateway_id
+                ),
                 rssi=reception.rssi,
                 snr=reception.snr,
             )
@@ -239,9 +245,9 @@ def _uplink(tenant: str, identifier: str, up: _Up, message: _Uplink) -> DeviceFr
 
 
 def _parse_hertz(value: str | int | None) -> int | None:
-    """Return a number that JSON of protobuf writes as text, because it has 64 bits."""
+    """Return a frequency in Hz, which may be text: JSON of protobuf has 64-bit numbers as texts."""
     text = str(value or "")
-    return int(text) if _HERTZ.fullmatch(text) else None
+    return int(text) if _HERTZ_PATTERN.fullmatch(text) else None
 
 
 def encode_push(outbound: OutboundDownlink, user: str) -> Publication:
@@ -255,7 +261,7 @@ def encode_push(outbound: OutboundDownlink, user: str) -> Publication:
         "frm_payload": downlink.data,
         "confirmed": downlink.confirmed,
         "priority": "NORMAL",
-        "correlation_ids": [CORRELATION + outbound.reference],
+        "correlation_ids": [CORRELATION_PREFIX + outbound.reference],
     }
     topic = f"v3/{user}/devices/{outbound.route.device}/down/push"
     return Publication(topic, msgspec.json.encode({"downlinks": [pushed]}))

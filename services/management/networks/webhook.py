@@ -16,28 +16,30 @@ class Webhook(NetworkServer):
     """Receives posted messages; it has no broker, and no downlinks."""
 
     manifest = load_manifest("webhook")
-    own_settings = (mapping.PRESET, *mapping.POINTERS, mapping.ENCODING)
+    own_settings = (mapping.PRESET_SETTING, *mapping.POINTER_FIELDS, mapping.ENCODING)
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store the mapping and the token; raise `InvalidInput`."""
-        mapping.check_settings(change.properties)
+        mapping.check_pointers(change.properties)
         await super().updated(change)
 
     async def downlink(self, request: QueueDownlinks) -> None:
         """Raise `InvalidInput`, because webhooks have no downlinks."""
         raise InvalidInput("a webhook does not support downlinks", field="integration")
 
-    def topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
+    def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return no topics."""
         return []
 
-    def read(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
+    def decode_message(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
         """Return None, because there is no broker."""
         return None
 
-    def read_hook(self, tenant: str, body: bytes, values: dict[str, Any]) -> InboundMessage | None:
+    def decode_hook(
+        self, tenant: str, body: bytes, values: dict[str, Any]
+    ) -> InboundMessage | None:
         """Return the message that the mapping finds in a body."""
-        return mapping.read_body(tenant, body, values)
+        return mapping.map_body_to_uplink(tenant, body, values)
 
     def encode_downlink(
         self, downlink: OutboundDownlink, broker: Broker, values: dict[str, Any]

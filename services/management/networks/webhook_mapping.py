@@ -19,31 +19,41 @@ from services.management.networks.messages import (
     LAST_PORT,
     InboundMessage,
     create_uplink,
-    cut_name,
     format_data_rate,
     parse_dev_eui,
+    truncate_name,
 )
 
-PRESET: Final = "preset"
+PRESET_SETTING: Final = "preset"
 DEVICE, DATA, ENCODING, PORT = "device", "data", "encoding", "port"
 TIME, COUNTER, SESSION = "time", "counter", "session"
 RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY = "rssi", "snr", "gateway", "data_rate", "frequency"
 REQUIRED_FIELDS = (DEVICE, DATA, PORT)
-POINTERS = (*REQUIRED_FIELDS, TIME, COUNTER, SESSION, RSSI, SNR, GATEWAY, DATA_RATE, FREQUENCY)
-HEX: Final = "hex"
+POINTER_FIELDS = (
+    *REQUIRED_FIELDS,
+    TIME,
+    COUNTER,
+    SESSION,
+    RSSI,
+    SNR,
+    GATEWAY,
+    DATA_RATE,
+    FREQUENCY,
+)
+HEXADECIMAL: Final = "hex"
 
-CUSTOM: Final = "custom"
-"""The preset with the user's pointers."""
-SIGFOX: Final = "sigfox"
+CUSTOM_PRESET: Final = "custom"
+"""The preset that uses the pointers in the tenant's settings."""
+SIGFOX_PRESET: Final = "sigfox"
 
-UPLINKS: Final = {"loriot": ("/cmd", ("rx", "gw"))}
-"""The pointer to the type of a message, and the types of uplinks, by server."""
-WITHOUT_DATA: Final = ("helium", "actility", SIGFOX)
-"""Servers that omit the data of an uplink without bytes."""
+UPLINK_TYPES_BY_PRESET: Final = {"loriot": ("/cmd", ("rx", "gw"))}
+"""By preset: the pointer to the type of a message, and the types that are uplinks."""
+PRESETS_WITH_OPTIONAL_DATA: Final = ("helium", "actility", SIGFOX_PRESET)
+"""Presets of servers that omit the payload of an uplink if it is empty."""
 
-Fields = dict[str, tuple[str, ...]]
+PointersByField = dict[str, tuple[str, ...]]
 
-PRESETS: Final[dict[str, Fields]] = {
+POINTERS_BY_PRESET: Final[dict[str, PointersByField]] = {
     "helium": {  # the console of 2020 to 2023, and the current one, which is ChirpStack
         DEVICE: ("/dev_eui", "/deviceInfo/devEui"),
         DATA: ("/payload", "/data"),
@@ -60,7 +70,7 @@ PRESETS: Final[dict[str, Fields]] = {
     "loriot": {  # `rx`, or `gw` with a list of gateways
         DEVICE: ("/EUI",),
         DATA: ("/data",),
-        ENCODING: (HEX,),
+        ENCODING: (HEXADECIMAL,),
         PORT: ("/port",),
         TIME: ("/ts",),
         COUNTER: ("/fcnt",),
@@ -73,7 +83,7 @@ PRESETS: Final[dict[str, Fields]] = {
     "actility": {
         DEVICE: ("/DevEUI_uplink/DevEUI",),
         DATA: ("/DevEUI_uplink/payload_hex",),
-        ENCODING: (HEX,),
+        ENCODING: (HEXADECIMAL,),
         PORT: ("/DevEUI_uplink/FPort",),
         TIME: ("/DevEUI_uplink/Time",),
         COUNTER: ("/DevEUI_uplink/FCntUp",),
@@ -84,10 +94,10 @@ PRESETS: Final[dict[str, Fields]] = {
         DATA_RATE: ("/DevEUI_uplink/SpFact",),
         FREQUENCY: ("/DevEUI_uplink/Frequency",),
     },
-    SIGFOX: {  # names of Sigfox variables; a Sigfox message has no port
+    SIGFOX_PRESET: {  # names of Sigfox variables; a Sigfox message has no port
         DEVICE: ("/device",),
         DATA: ("/data",),
-        ENCODING: (HEX,),
+        ENCODING: (HEXADECIMAL,),
         PORT: ("1",),
         TIME: ("/time",),
         COUNTER: ("/seqNumber",),
@@ -98,88 +108,93 @@ PRESETS: Final[dict[str, Fields]] = {
 }
 
 MAX_NUMBER = 1e300
-"""Maximum of numbers; greater ones are rejected."""
-FIRST_YEAR = 2000
-"""Earlier times come from a clock that was never set, and do not distinguish uplinks."""
-LAST_COUNTER = 2**32 - 1
-SIGFOX_ZEROS = 16
-"""Digits of a DevEUI, to which a Sigfox ID is extended with leading zeros."""
-_UNITS = ((1e4, 1e6), (1e7, 1e3))
-"""Frequencies below the first bound are in MHz, frequencies below the second in kHz."""
-_DATA_RATE = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
-_SPREADING_FACTOR = re.compile("[5-9]|1[0-2]")
-_DIGITS = re.compile(r"[0-9]{1,10}")
+"""Numbers of this size or greater are rejected."""
+MIN_VALID_YEAR = 2000
+"""Times of earlier years come from a clock that was never set, and identify no uplink."""
+MAX_FRAME_COUNTER = 2**32 - 1
+DEV_EUI_DIGITS = 16
+"""Digits of a DevEUI. A Sigfox ID is padded to this length with leading zeros."""
+_FREQUENCY_SCALES = ((1e4, 1e6), (1e7, 1e3))
+"""Pairs of a bound, and the factor to Hz of numbers below it: MHz, then kHz."""
+_DATA_RATE_PATTERN = re.compile(r"SF ?([0-9]{1,2}) ?BW ?([0-9]{1,4})")
+_SPREADING_FACTOR_PATTERN = re.compile("[5-9]|1[0-2]")
+_DIGITS_PATTERN = re.compile(r"[0-9]{1,10}")
 _MISSING = object()
 _EMPTY_TEXTS = ("", "null")
 """Values that servers send for a missing value."""
-_SEPARATORS = re.compile(r"[\s:-]")
-_URL_SAFE = str.maketrans("-_", "+/")
+_HEXADECIMAL_SEPARATORS = re.compile(r"[\s:-]")
+_URL_SAFE_TO_STANDARD = str.maketrans("-_", "+/")
 
 
-def check_settings(settings: dict[str, Any]) -> None:
+def check_pointers(settings: dict[str, Any]) -> None:
     """Raise `InvalidInput` unless settings are pointers; `port` may be a number."""
-    for key in POINTERS:
+    for key in POINTER_FIELDS:
         text = str(settings.get(key) or "").strip()
-        if text and not text.startswith("/") and not (key == PORT and _DIGITS.fullmatch(text)):
+        if (
+            text
+            and not text.startswith("/")
+            and not (key == PORT and _DIGITS_PATTERN.fullmatch(text))
+        ):
             raise InvalidInput("must be a JSON pointer, such as /uplink/data", field=key)
 
 
-def read_body(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMessage | None:
+def map_body_to_uplink(tenant: str, body: bytes, settings: dict[str, str]) -> InboundMessage | None:
     """Return the uplink in a body; None for another message, or a frame of the network.
 
     Optional fields that cannot be decoded are omitted, and listed in the result. Raises
     `InvalidInput` for a missing setting, or an invalid field of the body.
     """
-    preset = settings.get(PRESET) or CUSTOM
-    fields = PRESETS.get(preset) or _own_fields(settings)
+    preset = settings.get(PRESET_SETTING) or CUSTOM_PRESET
+    fields = POINTERS_BY_PRESET.get(preset) or _read_custom_pointers(settings)
     try:
         content = decode_json(body)
     except INVALID_JSON as error:
         raise MalformedRequest(f"is not JSON: {error}", field="body") from error
-    where, uplinks = UPLINKS.get(preset, ("", ()))
+    where, uplinks = UPLINK_TYPES_BY_PRESET.get(preset, ("", ()))
     if where and follow_pointer(content, where) not in (*uplinks, _MISSING):
         return None
     picked = _MappedBody(content, fields)
-    port = picked.port()
+    port = picked.get_port()
     if port is None:
         return None
     uplink = create_uplink(
         tenant,
         "",
         port=port,
-        data=picked.data(
-            hexadecimal=fields.get(ENCODING) == (HEX,), optional=preset in WITHOUT_DATA
+        data=picked.get_payload(
+            hexadecimal=fields.get(ENCODING) == (HEXADECIMAL,),
+            optional=preset in PRESETS_WITH_OPTIONAL_DATA,
         ),
-        time=picked.time(),
-        frequency=picked.frequency(),
-        data_rate=picked.data_rate(),
-        gateways=picked.gateways(),
-        **picked.identity(),
+        time=picked.get_time(),
+        frequency=picked.get_frequency_hz(),
+        data_rate=picked.get_data_rate(),
+        gateways=picked.get_gateways(),
+        **picked.get_counter_and_session(),
     )
     if uplink is None:
         return None
-    device = picked.require(DEVICE)
-    if preset == SIGFOX:
-        device = str(device).zfill(SIGFOX_ZEROS)
+    device = picked.get_required(DEVICE)
+    if preset == SIGFOX_PRESET:
+        device = str(device).zfill(DEV_EUI_DIGITS)
     uplink.identifier = parse_dev_eui(str(device), fields[DEVICE][0])
     return InboundMessage(uplink, unreadable="; ".join(picked.unreadable))
 
 
-def _own_fields(settings: dict[str, str]) -> Fields:
-    """Return the pointers that a user has set; raise `InvalidInput` for a missing one."""
+def _read_custom_pointers(settings: dict[str, str]) -> PointersByField:
+    """Return the pointers in the settings; raise `InvalidInput` if a required one is missing."""
     for key in REQUIRED_FIELDS:
         if not settings.get(key):
             raise InvalidInput("is not set", field=key, code=NOT_SET)
-    return {key: (text,) for key in (*POINTERS, ENCODING) if (text := settings.get(key))}
+    return {key: (text,) for key in (*POINTER_FIELDS, ENCODING) if (text := settings.get(key))}
 
 
 def follow_pointer(value: Any, pointer: str) -> Any:
-    """Return the value of a pointer, or `_MISSING`."""
+    """Return the value at a JSON pointer in `value`; `_MISSING` if it leads to none."""
     for step in pointer.split("/")[1:]:
         key = step.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
             value = value.get(key, _MISSING)
-        elif isinstance(value, list) and _DIGITS.fullmatch(key):
+        elif isinstance(value, list) and _DIGITS_PATTERN.fullmatch(key):
             value = value[int(key)] if int(key) < len(value) else _MISSING
         else:
             return _MISSING
@@ -189,7 +204,7 @@ def follow_pointer(value: Any, pointer: str) -> Any:
 class _MappedBody:
     """The values of a body by field, and its invalid fields."""
 
-    def __init__(self, content: Any, fields: Fields) -> None:
+    def __init__(self, content: Any, fields: PointersByField) -> None:
         self._given = content
         self._fields = fields
         self.unreadable: list[str] = []
@@ -207,44 +222,46 @@ class _MappedBody:
                 return pointer, value
         return next(iter(pointers), ""), None
 
-    def _leave_out(self, pointer: str, reason: str) -> None:
+    def _record_unreadable(self, pointer: str, reason: str) -> None:
         self.unreadable.append(f"{pointer} {reason}")
 
-    def require(self, key: str) -> Any:
+    def get_required(self, key: str) -> Any:
         """Return a value; raise `InvalidInput` without one."""
         pointer, value = self._find_value(key)
         if value is None:
             raise InvalidInput("is missing", field=pointer)
         return value
 
-    def text(self, key: str) -> str:
+    def get_text(self, key: str) -> str:
         pointer, value = self._find_value(key)
         if value is None or isinstance(value, bool) or not isinstance(value, str | int | float):
             if value is not None:
-                self._leave_out(pointer, "must be text")
+                self._record_unreadable(pointer, "must be text")
             return ""
-        return cut_name(str(value))
+        return truncate_name(str(value))
 
-    def number(self, key: str) -> float | None:
+    def get_number(self, key: str) -> float | None:
         """Return a number, also from text."""
         pointer, value = self._find_value(key)
         number: Any = parse_number(value.strip()) if isinstance(value, str) else value
         if type(number) in {int, float} and abs(number) < MAX_NUMBER:
             return float(number)
         if value is not None:
-            self._leave_out(pointer, "must be a number")
+            self._record_unreadable(pointer, "must be a number")
         return None
 
-    def whole(self, key: str, maximum: int) -> int | None:
-        number = self.number(key)
+    def get_whole_number(self, key: str, maximum: int) -> int | None:
+        number = self.get_number(key)
         if number is None:
             return None
         if number != int(number) or not 0 <= number <= maximum:
-            self._leave_out(self._find_value(key)[0], f"must be a whole number of 0 to {maximum}")
+            self._record_unreadable(
+                self._find_value(key)[0], f"must be a whole number of 0 to {maximum}"
+            )
             return None
         return int(number)
 
-    def port(self) -> int | None:
+    def get_port(self) -> int | None:
         """Return the port; None without one, or for a port of the network.
 
         An invalid port counts as the first port.
@@ -253,64 +270,66 @@ class _MappedBody:
             return int(self._fields[PORT][0])
         if self._find_value(PORT)[1] is None:
             return None
-        port = self.number(PORT)
+        port = self.get_number(PORT)
         if port is not None and port != int(port):
-            self._leave_out(self._find_value(PORT)[0], "must be a whole number")
+            self._record_unreadable(self._find_value(PORT)[0], "must be a whole number")
             port = None
         if port is None:
             return FIRST_PORT
         return int(port) if FIRST_PORT <= port <= LAST_PORT else None
 
-    def data(self, *, hexadecimal: bool, optional: bool) -> bytes:
+    def get_payload(self, *, hexadecimal: bool, optional: bool) -> bytes:
         """Return the payload; base64 may lack padding, hexadecimal may have `0x` and separators."""
         pointer, text = self._find_value(DATA)
         if text is None and optional:
             return b""
-        text = self.require(DATA)
+        text = self.get_required(DATA)
         if not isinstance(text, str):
             raise InvalidInput("must be text", field=pointer)
         try:
             if hexadecimal:
-                return bytes.fromhex(_SEPARATORS.sub("", text.strip().removeprefix("0x")))
-            digits = "".join(text.split()).translate(_URL_SAFE).rstrip("=")
+                return bytes.fromhex(
+                    _HEXADECIMAL_SEPARATORS.sub("", text.strip().removeprefix("0x"))
+                )
+            digits = "".join(text.split()).translate(_URL_SAFE_TO_STANDARD).rstrip("=")
             return b64decode(digits + "=" * (-len(digits) % 4), validate=True)
         except ValueError as error:
             kind = "hexadecimal" if hexadecimal else "base64"
             raise InvalidInput(f"is not {kind}", field=pointer) from error
 
-    def time(self) -> datetime | None:
-        """Return the time in ISO 8601, seconds or ms."""
+    def get_time(self) -> datetime | None:
+        """Return the time, which may be given in ISO 8601, seconds or ms."""
         pointer, value = self._find_value(TIME)
         time = parse_time(value)
         if time is None and value is not None:
-            self._leave_out(pointer, "must be a time: ISO 8601, seconds or milliseconds")
+            self._record_unreadable(pointer, "must be a time: ISO 8601, seconds or milliseconds")
         return time
 
-    def frequency(self) -> int | None:
+    def get_frequency_hz(self) -> int | None:
         """Return the frequency in Hz, converted from MHz or kHz."""
-        number = self.number(FREQUENCY)
+        number = self.get_number(FREQUENCY)
         if number is None or number <= 0:
             return None
-        scale = next((scale for maximum, scale in _UNITS if number < maximum), 1)
+        scale = next((scale for maximum, scale in _FREQUENCY_SCALES if number < maximum), 1)
         return round(number * scale)
 
-    def data_rate(self) -> str:
+    def get_data_rate(self) -> str:
         """Return the data rate, such as `SF7BW125`, or `SF7` without a bandwidth."""
-        text = self.text(DATA_RATE)
-        if match := _DATA_RATE.match(text):
+        text = self.get_text(DATA_RATE)
+        if match := _DATA_RATE_PATTERN.match(text):
             return format_data_rate(int(match[1]), int(match[2]) * 1000)
-        return f"SF{text}" if _SPREADING_FACTOR.fullmatch(text) else text
+        return f"SF{text}" if _SPREADING_FACTOR_PATTERN.fullmatch(text) else text
 
-    def identity(self) -> dict[str, Any]:
+    def get_counter_and_session(self) -> dict[str, Any]:
         """Return counter and session, which identify an uplink.
 
         The session is the time if there is none, or a random id without a counter and a time.
         Without a session, uplinks with equal counters are duplicates only at the same time, because
         a device that joins again restarts its counter.
         """
-        counter, session = self.whole(COUNTER, LAST_COUNTER), self.text(SESSION)
+        counter, session = self.get_whole_number(COUNTER, MAX_FRAME_COUNTER), self.get_text(SESSION)
         time = parse_time(self._find_value(TIME)[1])
-        if time is not None and time.year < FIRST_YEAR:
+        if time is not None and time.year < MIN_VALID_YEAR:
             time = None
         if time is not None and (counter is None or not session):
             session = str(to_ms(time))
@@ -318,7 +337,7 @@ class _MappedBody:
             session = str(uuid4())
         return {"counter": counter or 0, "session": session}
 
-    def gateways(self) -> list[Reception]:
-        gateway, rssi, snr = self.text(GATEWAY), self.number(RSSI), self.number(SNR)
+    def get_gateways(self) -> list[Reception]:
+        gateway, rssi, snr = self.get_text(GATEWAY), self.get_number(RSSI), self.get_number(SNR)
         is_known = bool(gateway) or rssi is not None or snr is not None
         return [Reception(gateway=gateway, rssi=rssi, snr=snr)] if is_known else []

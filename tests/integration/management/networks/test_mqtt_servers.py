@@ -156,7 +156,7 @@ async def test_an_odd_message_holds_up_no_other(broker, hosted, case):
 
 async def test_a_broker_may_ask_for_a_certificate(tmp_path, hosted, monkeypatch):
     """Without one, or with one of another authority, the reason is shown."""
-    monkeypatch.setattr(broker_module, "CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr(broker_module, "STEP_TIMEOUT_SECONDS", 1.0)
     with running_broker(tmp_path / "broker", verify=True) as broker:
         good, other = broker.files.authority, CertificateAuthority(create_authority_pem("others"))
         async with asyncio.timeout(60), hosted(ChirpStack) as played:

@@ -137,7 +137,7 @@ async def test_a_key_that_is_refused_leaves_no_device(api, hosted):
 async def test_a_late_answer_leaves_no_device(api, hosted, monkeypatch):
     """The registration is undone."""
     monkeypatch.setattr(
-        "services.management.networks.chirpstack_registration.REGISTER_SECONDS", 1.0
+        "services.management.networks.chirpstack_registration.REGISTRATION_TIMEOUT_SECONDS", 1.0
     )
     async with asyncio.timeout(60), hosted(ChirpStack) as played:
         await played.update(settings(api))

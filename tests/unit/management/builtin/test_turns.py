@@ -24,7 +24,7 @@ from services.management.builtin.openapi_client.store import DeviceLink, Forward
 from services.management.builtin.openapi_client.sync import MAX_CONCURRENT_PAGES
 from services.management.builtin.simulator import Simulator
 from services.management.networks.chirpstack import ChirpStack
-from services.management.networks.server import CONCURRENT_CHECKS
+from services.management.networks.server import MAX_CONCURRENT_CHECKS
 
 CROWD = 200
 
@@ -81,10 +81,10 @@ class Store:
     def __init__(self, tenants: list[str] | None = None) -> None:
         self._tenants = tenants or []
 
-    async def tenants(self) -> list[str]:
+    async def list_tenants(self) -> list[str]:
         return self._tenants
 
-    read_last_syncs = tenants
+    read_last_syncs = list_tenants
 
     async def find_link(self, *_: Any) -> DeviceLink:
         return DeviceLink(url="u", remote_id="1", state="here", name="S1", model="")
@@ -179,7 +179,7 @@ async def test_simulators_of_one_tenant_delay_no_other(monkeypatch: Any) -> None
 async def test_settings_of_one_tenant_delay_no_other() -> None:
     """A look that does not end keeps one place of many."""
     things = Things()
-    tenants = ["slow", *(f"t{number}" for number in range(2 * CONCURRENT_CHECKS))]
+    tenants = ["slow", *(f"t{number}" for number in range(2 * MAX_CONCURRENT_CHECKS))]
     server = ChirpStack(things, Store(tenants), ())  # type: ignore[arg-type]
     running = asyncio.ensure_future(server.run())
     assert {await things.reported.get() for _ in tenants[1:]} == set(tenants[1:])

@@ -10,11 +10,11 @@ from libs.common.errors import InvalidInput
 from libs.common.mqtt import encode_packet
 from services.management.networks import broker as module
 from services.management.networks.broker import (
+    BrokerConnection,
     BrokerError,
-    Connection,
     LoginRejected,
-    Message,
-    check_topic,
+    ReceivedMessage,
+    check_topic_filter,
 )
 from services.management.networks.settings import Broker
 
@@ -59,13 +59,13 @@ class Peer:
         if ends:
             self.reader.feed_eof()
         writer: Any = self.written
-        self.connection = Connection(self.reader, writer)
+        self.connection = BrokerConnection(self.reader, writer)
 
-    async def batches(self, most: int = 10) -> list[list[Message]]:
+    async def batches(self, most: int = 10) -> list[list[ReceivedMessage]]:
         """Receive all, and return what comes before the connection ends with an error."""
-        found: list[list[Message]] = []
-        await self.connection.receive()
-        batches = self.connection.batches(most)
+        found: list[list[ReceivedMessage]] = []
+        await self.connection.read_packets()
+        batches = self.connection.receive_batches(most)
         with suppress(BrokerError):
             while True:
                 found.append(await anext(batches))
@@ -109,22 +109,26 @@ async def test_messages_come_in_batches_and_are_acknowledged_by_their_ids():
     """Those of QoS 0 have none."""
     peer = Peer(published(b"1", 7), published(b"2"), published(b"3", 0x1234), b"\xd0\x00")
     assert await peer.batches(2) == [
-        [Message("a", b"1", b"\x00\x07"), Message("a", b"2")],
-        [Message("a", b"3", b"\x12\x34")],
+        [ReceivedMessage("a", b"1", b"\x00\x07"), ReceivedMessage("a", b"2")],
+        [ReceivedMessage("a", b"3", b"\x12\x34")],
     ]
-    await peer.connection.acknowledge([Message("a", b"1", b"\x00\x07"), Message("a", b"2")])
+    await peer.connection.acknowledge(
+        [ReceivedMessage("a", b"1", b"\x00\x07"), ReceivedMessage("a", b"2")]
+    )
     assert peer.written.data == b"\x40\x02\x00\x07"
 
 
 async def test_handled_messages_are_acknowledged_after_the_connection_broke():
     """An unreadable message follows, and the broker need not send the earlier ones again."""
     peer = Peer(published(b"1", 7), b"\xff\x00", ends=False)
-    assert await peer.batches() == [[Message("a", b"1", b"\x00\x07")]]
-    await peer.connection.acknowledge([Message("a", b"1", b"\x00\x07")])
+    assert await peer.batches() == [[ReceivedMessage("a", b"1", b"\x00\x07")]]
+    await peer.connection.acknowledge([ReceivedMessage("a", b"1", b"\x00\x07")])
     assert peer.written.data == b"\x40\x02\x00\x07"
 
 
-@pytest.mark.parametrize(("bound", "most"), [("MAX_WAITING", 3), ("MAX_WAITING_BYTES", 300)])
+@pytest.mark.parametrize(
+    ("bound", "most"), [("MAX_WAITING_MESSAGES", 3), ("MAX_WAITING_BYTES", 300)]
+)
 async def test_waiting_messages_are_bounded(monkeypatch, bound: str, most: int):
     """Received messages are still returned.
 
@@ -132,8 +136,8 @@ async def test_waiting_messages_are_bounded(monkeypatch, bound: str, most: int):
     """
     monkeypatch.setattr(module, bound, most)
     peer = Peer(*(published(b"x" * 100, number) for number in range(1, 6)))
-    await peer.connection.receive()
-    batches = peer.connection.batches(10)
+    await peer.connection.read_packets()
+    batches = peer.connection.receive_batches(10)
     assert [one.packet_id[1] for one in await anext(batches)] == [1, 2, 3]
     with pytest.raises(BrokerError, match="2 messages arrived faster"):
         await anext(batches)
@@ -143,41 +147,41 @@ async def test_topics_count_towards_the_bytes_of_waiting_messages(monkeypatch):
     """A broker may send long topics without a payload."""
     monkeypatch.setattr(module, "MAX_WAITING_BYTES", 60_000)
     peer = Peer(*(published(b"", number, b"t" * 10_000) for number in range(1, 6)))
-    await peer.connection.receive()
-    assert len(await anext(peer.connection.batches(10))) == 2
+    await peer.connection.read_packets()
+    assert len(await anext(peer.connection.receive_batches(10))) == 2
 
 
 async def test_a_flood_lets_other_tasks_run():
     """Reading what has arrived waits for nothing."""
     peer = Peer(published(b"x") * 1_000)
-    receiving = asyncio.ensure_future(peer.connection.receive())
-    batch: list[Message] = []
+    receiving = asyncio.ensure_future(peer.connection.read_packets())
+    batch: list[ReceivedMessage] = []
     while not batch:
         await asyncio.sleep(0)
         with suppress(BrokerError):
-            batch = await anext(peer.connection.batches(1_000))
-    assert len(batch) <= module.PACKETS_IN_TURN
+            batch = await anext(peer.connection.receive_batches(1_000))
+    assert len(batch) <= module.PACKETS_PER_TURN
     await receiving
 
 
 @pytest.mark.parametrize("sends", ["acknowledgement", "ping", "publication"])
 async def test_a_broker_that_does_not_read_is_disconnected(monkeypatch, sends: str):
     """Else what is sent to it would take more and more memory, also while it sends a lot."""
-    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.01)
-    monkeypatch.setattr(module, "KEEPALIVE", 0)
+    monkeypatch.setattr(module, "STEP_TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "KEEP_ALIVE_SECONDS", 0)
     peer = Peer(published(b"1", 1), ends=False)
     peer.written.stuck = True
-    receiving = asyncio.ensure_future(peer.connection.receive())
+    receiving = asyncio.ensure_future(peer.connection.read_packets())
     if sends == "acknowledgement":
-        await peer.connection.acknowledge([Message("a", b"1", b"\x00\x01")])
+        await peer.connection.acknowledge([ReceivedMessage("a", b"1", b"\x00\x01")])
     elif sends == "ping":
-        await peer.connection.ping()
+        await peer.connection.send_pings()
     else:
         with pytest.raises(TimeoutError):
             await peer.connection.publish("a", b"1", 0)
     peer.reader.feed_data(published(b"2", 2))
     await receiving
-    batches = peer.connection.batches(1)
+    batches = peer.connection.receive_batches(1)
     assert (await anext(batches))[0].payload == b"1"
     with pytest.raises(TimeoutError):
         await anext(batches)
@@ -186,9 +190,9 @@ async def test_a_broker_that_does_not_read_is_disconnected(monkeypatch, sends: s
 async def test_a_message_that_is_too_large_is_not_read():
     """Its length is enough, and nothing of it needs to have come."""
     peer = Peer(b"\x32\xff\xff\xff\x7f", ends=False)
-    await peer.connection.receive()
+    await peer.connection.read_packets()
     with pytest.raises(BrokerError, match="has 268435455 bytes"):
-        await anext(peer.connection.batches(1))
+        await anext(peer.connection.receive_batches(1))
 
 
 @pytest.mark.parametrize(
@@ -210,8 +214,8 @@ async def test_an_invalid_packet_of_a_broker_ends_the_connection(packet: bytes):
 async def test_an_answer_belongs_to_the_packet_of_its_id():
     """A refused topic is named; those that the broker remembers are unsubscribed from first."""
     peer = Peer(ends=False)
-    receiving = asyncio.ensure_future(peer.connection.receive())
-    listening = asyncio.ensure_future(peer.connection.listen(["a", "b"], ["a", "old"]))
+    receiving = asyncio.ensure_future(peer.connection.read_packets())
+    listening = asyncio.ensure_future(peer.connection.set_subscriptions(["a", "b"], ["a", "old"]))
     sent = b""
     for packet, answer in (
         (b"\xa2\x07\x00\x01\x00\x03old", b"\xb0\x02\x00\x01"),
@@ -230,11 +234,11 @@ async def test_an_answer_belongs_to_the_packet_of_its_id():
 @pytest.mark.parametrize("answer", [b"\x40\x02\x00\x01", b"\x90\x02\x00\x01"])
 async def test_a_subscription_is_granted_by_nothing_else(monkeypatch, answer: bytes):
     """Not by PUBACK of the same id, and not by SUBACK without a return code."""
-    monkeypatch.setattr(module, "CONNECT_SECONDS", 0.01)
+    monkeypatch.setattr(module, "STEP_TIMEOUT_SECONDS", 0.01)
     peer = Peer(answer, ends=False)
-    receiving = asyncio.ensure_future(peer.connection.receive())
+    receiving = asyncio.ensure_future(peer.connection.read_packets())
     with pytest.raises((BrokerError, TimeoutError)):
-        await peer.connection.listen(["a"], [])
+        await peer.connection.set_subscriptions(["a"], [])
     receiving.cancel()
 
 
@@ -266,7 +270,7 @@ async def test_a_publication_waits_for_its_acknowledgement():
     await peer.connection.publish("a", b"0", 0)
     publishing = asyncio.ensure_future(peer.connection.publish("a", b"1", 1))
     lost = asyncio.ensure_future(peer.connection.publish("a", b"2", 1))
-    receiving = asyncio.ensure_future(peer.connection.receive())
+    receiving = asyncio.ensure_future(peer.connection.read_packets())
     await asyncio.sleep(0)
     assert peer.written.data == published(b"0") + published(b"1", 1) + published(b"2", 2)
     peer.reader.feed_data(b"\x40\x02\x00\x01")
@@ -282,12 +286,12 @@ async def test_a_publication_waits_for_its_acknowledgement():
 @pytest.mark.parametrize("topic", ["a", "+/a/+", "a/#", "#", "/"])
 def test_a_topic_filter_is_taken(topic: str):
     """With wildcards in their places."""
-    check_topic(topic)
+    check_topic_filter(topic)
 
 
 @pytest.mark.parametrize("topic", ["", "a+", "a/#/b", "#/a", "a#", "a\0", "x" * 70_000])
 def test_a_topic_that_is_none_is_refused(topic: str):
     """With the name of its setting."""
     with pytest.raises(InvalidInput, match="is not a topic filter") as refused:
-        check_topic(topic, "uplink_topic")
+        check_topic_filter(topic, "uplink_topic")
     assert refused.value.field == "uplink_topic"

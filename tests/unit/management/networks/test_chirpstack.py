@@ -13,7 +13,7 @@ from libs.common.contracts.frames import (
     SendLinkState,
 )
 from libs.common.errors import InvalidInput
-from services.management.networks.chirpstack_events import encode_command, read_event
+from services.management.networks.chirpstack_events import decode_event, encode_command
 from services.management.networks.messages import DownlinkRoute, OutboundDownlink
 from tests.unit.management.networks import samples
 from tests.unit.management.networks.samples import APPLICATION, EUI, ITEM
@@ -22,7 +22,7 @@ AT = 1658136855775
 
 
 def event(kind: str, payload: bytes):
-    return read_event("t", f"application/{APPLICATION}/device/{EUI}/event/{kind}", payload)
+    return decode_event("t", f"application/{APPLICATION}/device/{EUI}/event/{kind}", payload)
 
 
 @pytest.mark.parametrize("payload", [samples.CHIRPSTACK_UP, samples.chirpstack_up()])
@@ -64,7 +64,7 @@ def test_network_messages_are_no_frames():
     """These are uplinks without a port or with a port that no application has."""
     for port in (None, 0, 224):
         assert event("up", samples.chirpstack(fPort=port, fCnt=3)) is None
-    assert read_event("t", "application/1/device/2/event/location", b"{}") is None
+    assert decode_event("t", "application/1/device/2/event/location", b"{}") is None
 
 
 def test_a_join_and_a_status_become_link_states():

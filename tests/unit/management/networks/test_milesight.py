@@ -6,7 +6,7 @@ import pytest
 from libs.common.contracts.frames import DeviceFrame, Downlink, Frame, Reception, SendDownlinkState
 from libs.common.errors import InvalidInput
 from services.management.networks.messages import DownlinkRoute, OutboundDownlink
-from services.management.networks.milesight import encode_downlink, read_message
+from services.management.networks.milesight import decode_gateway_message, encode_downlink
 from tests.unit.management.networks.samples import ITEM, MILESIGHT_UP
 
 EUI = "24E124136B502217"
@@ -19,7 +19,7 @@ def changed(**fields: object) -> bytes:
 
 def test_an_uplink_is_a_frame() -> None:
     """It says no session: the time at which the gateway heard it stands for one."""
-    assert read_message("t", MILESIGHT_UP).report == DeviceFrame(
+    assert decode_gateway_message("t", MILESIGHT_UP).report == DeviceFrame(
         tenant="t",
         identifier=EUI,
         frame=Frame(
@@ -37,11 +37,13 @@ def test_an_uplink_is_a_frame() -> None:
 
 def test_a_repeated_uplink_is_recognized_and_a_restarted_counter_is_new() -> None:
     """A sensor that joins twice a day loses no uplink."""
-    first, again = (read_message("t", MILESIGHT_UP).report.frame for _ in range(2))
-    later = read_message("t", changed(time="2022-12-27T09:21:27Z")).report.frame
+    first, again = (decode_gateway_message("t", MILESIGHT_UP).report.frame for _ in range(2))
+    later = decode_gateway_message("t", changed(time="2022-12-27T09:21:27Z")).report.frame
     assert (first.session, first.counter) == (again.session, again.counter)
     assert (later.session, later.counter) != (first.session, first.counter)
-    assert read_message("t", changed(devAddr="07812782")).report.frame.session == "07812782"
+    assert (
+        decode_gateway_message("t", changed(devAddr="07812782")).report.frame.session == "07812782"
+    )
 
 
 def test_radio_that_cannot_be_read_costs_no_uplink() -> None:
@@ -49,7 +51,7 @@ def test_radio_that_cannot_be_read_costs_no_uplink() -> None:
     given = msgspec.json.decode(MILESIGHT_UP)
     given["rxInfo"] = [given["rxInfo"][0] | {"rssi": "none", "loRaSNR": "13.8"}, {"mac": 7}]
     given["txInfo"] |= {"frequency": 868.1}
-    frame = read_message("t", msgspec.json.encode(given)).report.frame
+    frame = decode_gateway_message("t", msgspec.json.encode(given)).report.frame
     assert [(gateway.rssi, gateway.snr) for gateway in frame.gateways] == [
         (None, 13.8),
         (None, None),
@@ -60,7 +62,7 @@ def test_radio_that_cannot_be_read_costs_no_uplink() -> None:
 @pytest.mark.parametrize("time", ["soon", "", 1e300, {}])
 def test_a_time_that_cannot_be_read_costs_no_uplink(time: object) -> None:
     """It counts as none."""
-    frame = read_message("t", changed(time=time)).report.frame
+    frame = decode_gateway_message("t", changed(time=time)).report.frame
     assert (frame.ts, frame.counter) == (None, 128)
 
 
@@ -76,7 +78,9 @@ def test_the_state_of_a_downlink_applies_to_the_oldest(
     fields: dict[str, object], state: str
 ) -> None:
     """Milesight's messages do not name the downlink."""
-    told = read_message("t", msgspec.json.encode({"devEUI": EUI.lower(), **fields})).report
+    told = decode_gateway_message(
+        "t", msgspec.json.encode({"devEUI": EUI.lower(), **fields})
+    ).report
     assert told == SendDownlinkState(
         tenant="t", identifier=EUI, downlink="", state=state, error=fields.get("error", "")
     )
@@ -84,7 +88,10 @@ def test_the_state_of_a_downlink_applies_to_the_oldest(
 
 def test_other_notes_are_passed_over() -> None:
     """As that a device is online."""
-    assert read_message("t", msgspec.json.encode({"devEUI": EUI, "status": "online"})) is None
+    assert (
+        decode_gateway_message("t", msgspec.json.encode({"devEUI": EUI, "status": "online"}))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +101,7 @@ def test_other_notes_are_passed_over() -> None:
 def test_nonsense_is_refused(body: bytes, field: str) -> None:
     """With its place."""
     with pytest.raises(InvalidInput, match=field):
-        read_message("t", body)
+        decode_gateway_message("t", body)
 
 
 def test_a_downlink_goes_to_the_topic_of_its_device() -> None:

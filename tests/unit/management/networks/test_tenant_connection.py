@@ -8,8 +8,8 @@ import pytest
 from libs.common.contracts.frames import DeviceFrame, FramesAnswer
 from libs.common.errors import TooManyRequests
 from services.management.networks.messages import InboundMessage
-from services.management.networks.tenant_connection import MAX_HOOKS, TenantConnection
-from services.management.networks.the_things_stack import read_message
+from services.management.networks.tenant_connection import MAX_CONCURRENT_HOOKS, TenantConnection
+from services.management.networks.the_things_stack import decode_application_up
 from tests.unit.management.networks.samples import TTS_UP
 
 
@@ -39,19 +39,22 @@ class Server:
 
 async def test_a_flood_is_refused_while_the_platform_is_slow() -> None:
     """Beyond so many calls of a tenant; when those are through, others are taken again."""
-    message = read_message("t", TTS_UP)
+    message = decode_application_up("t", TTS_UP)
     assert isinstance(message, InboundMessage)
     server: Any = Server()
     connection = TenantConnection(server, "t", 0)
     try:
-        calls = [asyncio.create_task(connection.forward(message)) for _ in range(MAX_HOOKS)]
+        calls = [
+            asyncio.create_task(connection.forward_hook_message(message))
+            for _ in range(MAX_CONCURRENT_HOOKS)
+        ]
         await asyncio.sleep(0)
         with pytest.raises(TooManyRequests):
-            await connection.forward(message)
+            await connection.forward_hook_message(message)
         server.things.answers.set()
         await asyncio.gather(*calls)
-        await connection.forward(message)
-        assert connection.state.uplinks == MAX_HOOKS + 1
+        await connection.forward_hook_message(message)
+        assert connection.state.uplinks == MAX_CONCURRENT_HOOKS + 1
         assert connection.state.connected
     finally:
         await connection.stop()

@@ -6,7 +6,7 @@ import pytest
 from libs.common.contracts.frames import DeviceFrame, Downlink, Frame, Reception, SendDownlinkState
 from libs.common.errors import InvalidInput
 from services.management.networks.messages import DownlinkRoute, OutboundDownlink
-from services.management.networks.the_things_stack import encode_push, read_message
+from services.management.networks.the_things_stack import decode_application_up, encode_push
 from tests.unit.management.networks import samples
 from tests.unit.management.networks.samples import ITEM
 
@@ -16,7 +16,7 @@ OURS = ["as:downlink:01E", f"thingway:{ITEM}"]
 
 def test_an_uplink_is_a_frame():
     """At the time at which the network had it, in the session of its key."""
-    heard = read_message("t", samples.TTS_UP)
+    heard = decode_application_up("t", samples.TTS_UP)
     assert heard.route == DownlinkRoute(application="app1", device="dev1")
     assert heard.report == DeviceFrame(
         tenant="t",
@@ -39,9 +39,9 @@ def test_a_time_that_cannot_be_read_costs_no_uplink():
     up = msgspec.json.decode(samples.TTS_UP)
     up["uplink_message"]["received_at"] = "soon"
     up["received_at"] = "2020-02-12T15:15:45"
-    assert read_message("t", msgspec.json.encode(up)).report.frame.ts == 1581520545000
+    assert decode_application_up("t", msgspec.json.encode(up)).report.frame.ts == 1581520545000
     up["received_at"] = {}
-    assert read_message("t", msgspec.json.encode(up)).report.frame.ts is None
+    assert decode_application_up("t", msgspec.json.encode(up)).report.frame.ts is None
 
 
 def test_radio_that_cannot_be_read_costs_no_uplink():
@@ -49,14 +49,14 @@ def test_radio_that_cannot_be_read_costs_no_uplink():
     up = msgspec.json.decode(samples.TTS_UP)
     up["uplink_message"]["rx_metadata"][0]["snr"] = {}
     up["uplink_message"]["settings"]["data_rate"]["lora"] = []
-    frame = read_message("t", msgspec.json.encode(up)).report.frame
+    frame = decode_application_up("t", msgspec.json.encode(up)).report.frame
     assert [(gateway.rssi, gateway.snr) for gateway in frame.gateways] == [(-35, None)]
     assert (frame.data_rate, frame.port) == ("", 15)
 
 
 def test_a_join_becomes_a_link_state():
     """As an event of the link."""
-    told = read_message("t", samples.tts(join_accept={"session_key_id": "AXBS"})).report
+    told = decode_application_up("t", samples.tts(join_accept={"session_key_id": "AXBS"})).report
     assert (told.kind, told.identifier) == ("JOINED", EUI)
 
 
@@ -87,7 +87,7 @@ def test_a_join_becomes_a_link_state():
 )
 def test_the_state_of_a_downlink_is_reported_by_its_correlation_id(fields, state, error):
     """The server may put the id at several places."""
-    told = read_message("t", samples.tts(**fields)).report
+    told = decode_application_up("t", samples.tts(**fields)).report
     assert told == SendDownlinkState(
         tenant="t", identifier=EUI, downlink=ITEM, state=state, ts=1581520545787, error=error
     )
@@ -96,9 +96,12 @@ def test_the_state_of_a_downlink_is_reported_by_its_correlation_id(fields, state
 def test_other_messages_are_ignored():
     """These are downlinks of others, and messages without a meaning here."""
     assert (
-        read_message("t", samples.tts(downlink_sent={"correlation_ids": ["as:downlink:1"]})) is None
+        decode_application_up(
+            "t", samples.tts(downlink_sent={"correlation_ids": ["as:downlink:1"]})
+        )
+        is None
     )
-    assert read_message("t", samples.tts(downlink_queued={"f_port": 1})) is None
+    assert decode_application_up("t", samples.tts(downlink_queued={"f_port": 1})) is None
 
 
 def test_a_device_without_a_dev_eui_is_refused():
@@ -106,7 +109,7 @@ def test_a_device_without_a_dev_eui_is_refused():
     message = msgspec.json.decode(samples.TTS_UP)
     del message["end_device_ids"]["dev_eui"]
     with pytest.raises(InvalidInput) as refused:
-        read_message("t", msgspec.json.encode(message))
+        decode_application_up("t", msgspec.json.encode(message))
     assert refused.value.field == "end_device_ids.dev_eui"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.frames import Frame, Reception
 from libs.common.errors import InvalidInput
-from services.management.networks.webhook_mapping import check_settings, read_body
+from services.management.networks.webhook_mapping import check_pointers, map_body_to_uplink
 
 BODY = {
     "dev": {"eui": "24-E1-24-13-6B-50-22-17", "a/b": "S1"},
@@ -34,7 +34,7 @@ MS = 1767225600000
 
 
 def heard(body: Any, **settings: str) -> Frame:
-    told = read_body("t", msgspec.json.encode(body), MAPPING | settings)
+    told = map_body_to_uplink("t", msgspec.json.encode(body), MAPPING | settings)
     assert told is not None
     assert told.report.identifier == "24E124136B502217"
     return told.report.frame
@@ -58,7 +58,7 @@ def test_optional_pointers_may_be_missing() -> None:
     """The port may be a number, and the default encoding is Base64."""
     body = {"id": BODY["dev"]["eui"], "b": "1/8="}
     settings = {"device": "/id", "data": "/b", "port": "10"}
-    told = read_body("t", msgspec.json.encode(body), settings)
+    told = map_body_to_uplink("t", msgspec.json.encode(body), settings)
     assert told is not None
     assert (told.report.frame.port, told.report.frame.data) == (10, b"\xd7\xff")
     assert told.report.frame.gateways == []
@@ -135,7 +135,7 @@ def test_an_optional_field_that_cannot_be_read_costs_no_uplink(
     change: dict[str, Any], left: dict[str, Any]
 ) -> None:
     """It is left out, and `last_error` names it."""
-    told = read_body("t", msgspec.json.encode(BODY | change), MAPPING)
+    told = map_body_to_uplink("t", msgspec.json.encode(BODY | change), MAPPING)
     assert told is not None
     assert told.unreadable.startswith("/")
     expected = msgspec.structs.replace(heard(BODY), **left)
@@ -144,8 +144,11 @@ def test_an_optional_field_that_cannot_be_read_costs_no_uplink(
 
 def test_a_body_without_a_port_is_passed_over() -> None:
     """A join has none, and need not have the other fields."""
-    assert read_body("t", b'{"joined": true}', MAPPING) is None
-    assert read_body("t", msgspec.json.encode(BODY | {"up": [{"port": None}]}), MAPPING) is None
+    assert map_body_to_uplink("t", b'{"joined": true}', MAPPING) is None
+    assert (
+        map_body_to_uplink("t", msgspec.json.encode(BODY | {"up": [{"port": None}]}), MAPPING)
+        is None
+    )
 
 
 def test_numbers_may_be_text() -> None:
@@ -249,7 +252,9 @@ def test_a_preset_reads_the_messages_of_its_server(
     preset: str, body: dict[str, Any], more: dict[str, Any]
 ) -> None:
     """It needs no pointers, and ignores those that were set before."""
-    told = read_body("t", msgspec.json.encode(body), {"preset": preset, "device": "/other"})
+    told = map_body_to_uplink(
+        "t", msgspec.json.encode(body), {"preset": preset, "device": "/other"}
+    )
     assert told is not None
     gateway = Reception(gateway=more.pop("gateway", "g1"), rssi=-90, snr=7.5)
     frame = Frame(
@@ -279,7 +284,7 @@ def test_an_uplink_without_bytes_has_no_data(preset: str, body: dict[str, Any], 
     """These servers leave the field out."""
     left = {name: value for name, value in body.items() if name != key}
     given = {"DevEUI_uplink": left} if preset == "actility" else left
-    told = read_body("t", msgspec.json.encode(given), {"preset": preset})
+    told = map_body_to_uplink("t", msgspec.json.encode(given), {"preset": preset})
     assert told is not None
     assert told.report.frame.data == b""
 
@@ -287,7 +292,7 @@ def test_an_uplink_without_bytes_has_no_data(preset: str, body: dict[str, Any], 
 def test_a_figure_that_a_server_does_not_have_is_no_fault() -> None:
     """Sigfox writes `null` as text for radio figures outside of the contract."""
     body = SIGFOX | {"rssi": "null", "snr": ""}
-    told = read_body("t", msgspec.json.encode(body), {"preset": "sigfox"})
+    told = map_body_to_uplink("t", msgspec.json.encode(body), {"preset": "sigfox"})
     assert told is not None
     assert (told.report.frame.gateways, told.unreadable) == ([Reception(gateway="g1")], "")
 
@@ -318,7 +323,7 @@ def test_bytes_are_read_as_servers_write_them(encoding: str, data: str) -> None:
 )
 def test_a_preset_ignores_other_messages(preset: str, body: dict[str, Any]) -> None:
     """They have no port of an application, or another type."""
-    assert read_body("t", msgspec.json.encode(body), {"preset": preset}) is None
+    assert map_body_to_uplink("t", msgspec.json.encode(body), {"preset": preset}) is None
 
 
 def test_own_pointers_count_again_after_a_preset() -> None:
@@ -329,7 +334,7 @@ def test_own_pointers_count_again_after_a_preset() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
 def test_a_body_may_have_a_byte_order_mark(encoding: str) -> None:
     """Some frameworks write one."""
-    told = read_body("t", msgspec.json.encode(BODY).decode().encode(encoding), MAPPING)
+    told = map_body_to_uplink("t", msgspec.json.encode(BODY).decode().encode(encoding), MAPPING)
     assert told is not None
     assert told.report.frame == heard(BODY)
 
@@ -338,13 +343,13 @@ def test_a_body_may_have_a_byte_order_mark(encoding: str) -> None:
 def test_invalid_json_is_rejected(body: bytes) -> None:
     """This includes deeply nested JSON."""
     with pytest.raises(InvalidInput) as raised:
-        read_body("t", body, MAPPING)
+        map_body_to_uplink("t", body, MAPPING)
     assert raised.value.field == "body"
 
 
 def test_the_networks_own_is_passed_over() -> None:
     """Ports that no application has."""
-    assert read_body("t", msgspec.json.encode(BODY), MAPPING | {"port": "224"}) is None
+    assert map_body_to_uplink("t", msgspec.json.encode(BODY), MAPPING | {"port": "224"}) is None
 
 
 @pytest.mark.parametrize("key", ["device", "data", "port"])
@@ -358,7 +363,7 @@ def test_settings_that_are_missing_are_named(key: str) -> None:
 @pytest.mark.parametrize(("key", "text"), [("device", "dev"), ("port", "8x"), ("time", "12")])
 def test_settings_are_pointers(key: str, text: str) -> None:
     """And the port may be a number."""
-    check_settings({"port": "85", "device": "/a", "time": ""})
+    check_pointers({"port": "85", "device": "/a", "time": ""})
     with pytest.raises(InvalidInput) as raised:
-        check_settings({key: text})
+        check_pointers({key: text})
     assert raised.value.field == key

@@ -16,7 +16,7 @@ from deploy.local.lorawan.servers import (
 )
 from libs.common.contracts.frames import DeviceFrame, Downlink, SendDownlinkState, SendLinkState
 from services.management.networks import the_things_stack
-from services.management.networks.chirpstack_events import encode_command, read_event
+from services.management.networks.chirpstack_events import decode_event, encode_command
 from services.management.networks.messages import DownlinkRoute, OutboundDownlink
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -33,9 +33,9 @@ def make_network(server: ServerFormat, loss: float = 0.0) -> tuple[SimulatedNetw
 def read_reports(server: ServerFormat, messages: list[PublishedMessage]) -> list[Any]:
     """Return the reports that the integration reads from messages."""
     if isinstance(server, ChirpStack):
-        events = [read_event("t", each.topic, each.payload) for each in messages]
+        events = [decode_event("t", each.topic, each.payload) for each in messages]
     else:
-        events = [the_things_stack.read_message("t", each.payload) for each in messages]
+        events = [the_things_stack.decode_application_up("t", each.payload) for each in messages]
     return [event.report for event in events if event is not None]
 
 
