@@ -48,7 +48,7 @@ from libs.common.store.mongo import (
 
 UPLOAD_MINUTES = 15
 """Minutes for which an upload URL can be used."""
-MAX_UNUSED_MINUTES = 360
+MAX_MINUTES = 360
 FILE_PATH_PREFIX = "/resource/files/"
 """Prefix of the path of a resource."""
 
@@ -70,9 +70,7 @@ class UploadRequest(msgspec.Struct):
     """
 
     file_name: FileName
-    temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=MAX_UNUSED_MINUTES)] | None = (
-        None
-    )
+    temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=MAX_MINUTES)] | None = None
     """Minutes for which an unused file is kept."""
 
 
@@ -116,7 +114,7 @@ class Resource(Stored, frozen=True, kw_only=True):
     """When it is deleted, unless something refers to it by then."""
 
 
-UNUSED_FILE_RETENTION = timedelta(minutes=UPLOAD_MINUTES)
+UNUSED_RETENTION = timedelta(minutes=UPLOAD_MINUTES)
 """Time for which a file is kept after its last reference was removed, as it may be moved."""
 _RESOURCE_URL = re.compile(re.escape(FILE_PATH_PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 
@@ -178,13 +176,8 @@ class ResourceStore:
         self, tenant: str, holders: Sequence[int], only: Document, session: Session
     ) -> None:
         remaining_holders = {"$setDifference": ["$usedBy", list(holders)]}
-        end = {
-            "$cond": [
-                {"$eq": ["$usedBy", []]},
-                datetime.now(UTC) + UNUSED_FILE_RETENTION,
-                "$$REMOVE",
-            ]
-        }
+        expiry = datetime.now(UTC) + UNUSED_RETENTION
+        end = {"$cond": [{"$eq": ["$usedBy", []]}, expiry, "$$REMOVE"]}
         await self._resources.update_many(
             {"tenant": tenant, "usedBy": {"$in": list(holders)}, **only},
             [{"$set": {"usedBy": remaining_holders}}, {"$set": {"expiresAt": end}}],
@@ -344,14 +337,12 @@ Resources = NamedDependency[ResourceService]
 
 PUBLIC_PATHS = frozenset({"/resource/uploads/", "/resource/files/"})
 """Paths without a principal, because browsers load pictures without a token."""
-_CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
-)
+_CSP = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; sandbox"
 """The policy of files: an SVG that is opened directly runs no scripts and sends no requests."""
 _BROWSER_CACHE_SECONDS = 86_400
 """Seconds for which browsers cache a file: its content never changes, but it may be deleted."""
 _FILE_HEADERS = {
-    "Content-Security-Policy": _CONTENT_SECURITY_POLICY,
+    "Content-Security-Policy": _CSP,
     "Cross-Origin-Resource-Policy": "cross-origin",
     "Cache-Control": f"public, max-age={_BROWSER_CACHE_SECONDS}, immutable",
 }
