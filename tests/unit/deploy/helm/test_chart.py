@@ -585,7 +585,7 @@ def test_the_chart_contains_alerts_and_dashboards() -> None:
         ),
         (
             "restore.enabled=true,restore.file=a,restore.claim=b",
-            {"-credentials": False, "port-forward": False, "/etc/hosts": False},
+            {"-credentials": False, "port-forward": False, "-toolbox": False, "/etc/hosts": False},
         ),
     ],
 )
