@@ -9,21 +9,23 @@ from typing import Any
 
 from libs.common.http.document import finish
 from libs.common.identity import generate_keys
-from services.gateway.docs.document import Api, extract_api, merge
+from services.gateway.docs.document import ApiPart, extract_api, merge_documents
 from services.gateway.routes import ROUTES
 from tests import apps
 
 ROOT = Path(__file__).parents[1]
 FILES = {
-    Api.DEVICE: ROOT / "clients/python/openapi.json",
-    Api.MANAGEMENT: ROOT / "console/openapi.json",
+    ApiPart.DEVICE: ROOT / "clients/python/openapi.json",
+    ApiPart.MANAGEMENT: ROOT / "console/openapi.json",
 }
 
 
 def main() -> None:
     """Write the documents of both APIs."""
     public_key = generate_keys()[1]
-    whole = merge({name: _of(build(public_key)) for name, build in apps.SERVICES.items()}, ROUTES)
+    whole = merge_documents(
+        {name: _of(build(public_key)) for name, build in apps.SERVICES.items()}, ROUTES
+    )
     for api, path in FILES.items():
         text = json.dumps(extract_api(whole, api), indent=1, ensure_ascii=False)
         path.write_text(f"{text}\n")

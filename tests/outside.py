@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 from deploy.platform.nats_grants import RELAY_USER
 from libs.common.bus import Bus
 from libs.common.jobs import run_in_background
-from services.gateway.relay.rules import Sender
-from services.gateway.relay.service import Relay, RelayQuota
+from services.gateway.relay.rules import MessageSender
+from services.gateway.relay.service import MessageRelay, RelayQuota
 
 
 class Unlimited(RelayQuota):
@@ -16,22 +16,22 @@ class Unlimited(RelayQuota):
     def __init__(self) -> None:
         pass
 
-    def drops(self, subject: bytes) -> bool:
+    def count_if_dropped(self, subject: bytes) -> bool:
         return False
 
-    def tenant_of(self, sender: Sender) -> str:
+    def get_tenant(self, sender: MessageSender) -> str:
         return "default"
 
-    def count(self, pattern: str, sender: Sender, size: int) -> None:
+    def count_message(self, pattern: str, sender: MessageSender, size: int) -> None:
         pass
 
 
 @contextlib.asynccontextmanager
-async def relaying(url: str, password: str) -> AsyncIterator[Relay]:
+async def relaying(url: str, password: str) -> AsyncIterator[MessageRelay]:
     """Pass on what is said outside, as long as the block lasts."""
     bus = await Bus.connect(url, user=RELAY_USER, password=password, name="relay")
-    relay = Relay(bus, Unlimited())
-    async with run_in_background(relay.run()):
+    relay = MessageRelay(bus, Unlimited())
+    async with run_in_background(relay.relay_forever()):
         await relay.start()
         for _ in range(2):  # nats-py lets a first PING overtake the subscriptions
             await bus.client.flush()

@@ -35,7 +35,7 @@ from services.auth.settings import AuthSettings
 from services.auth.sign_in.console import sign_in
 from services.auth.sign_in.open_api import issue_token
 from services.auth.tenants import console as tenants
-from services.auth.tenants.event_shares import EventShares
+from services.auth.tenants.event_shares import EventShareEnforcer
 from services.auth.tenants.service import (
     TenantLimitsService,
     TenantService,
@@ -46,7 +46,7 @@ from services.auth.users import console as users
 from services.auth.users.account import AccountService, OwnSessions, offer_users
 from services.auth.users.directory import UserDirectory
 from services.auth.users.service import UserService
-from services.auth.wiring import wire_callout, wire_grants, wire_sign_in
+from services.auth.wiring import construct_callout, construct_grants, construct_sign_in
 
 PUBLIC_PATHS = frozenset({"/oauth/token", "/oauth2/token", "/user/register", "/user/status"})
 
@@ -58,7 +58,7 @@ def build_app(
     core = Core(settings, mongo, redis, bus)
     accounts, changes, rpc = core.accounts, core.changes, core.rpc_server
 
-    callout = wire_callout(core)
+    callout = construct_callout(core)
     people = UserService(changes, accounts, core.hashes)
     account = AccountService(changes, accounts, core.hashes, people, core.throttle)
     user_handlers = users.UserHandlers(
@@ -69,12 +69,12 @@ def build_app(
     )
     role_handlers = roles.RoleHandlers(RoleService(changes, accounts))
     menu_handlers = menus.MenuHandlers(menus.MenuService(changes, accounts.menus, accounts.roles))
-    granting = wire_grants(core, roles=role_handlers.roles)
+    granting = construct_grants(core, roles=role_handlers.roles)
     application_handlers = applications.ApplicationHandlers(
         ApplicationService(core.applications, changes, accounts.tenants, core.rpc)
     )
     live_handlers = live.LiveHandlers(
-        live.LivePasswords(core.user_tokens), live.build_broker_info(settings.public_mqtt_url)
+        live.LivePasswordService(core.user_tokens), live.build_broker_info(settings.public_mqtt_url)
     )
     limits = TenantLimitsService(
         changes, accounts.tenants, settings.default_limits, UsageCollector(bus)
@@ -91,11 +91,11 @@ def build_app(
     live.offer_live(rpc, live_handlers.live_passwords)
     jobs: dict[str, Job] = {
         "outbox": core.outbox.sweep,
-        "consumers": EventConsumers(bus, core.applications).sweep,
-        "revocations": partial(core.revoker.sweep, core.revocations),
+        "consumers": EventConsumers(bus, core.applications).run,
+        "revocations": partial(core.revoker.reapply_forever, core.revocations),
         "grants": granting.sweep.run,
-        "access": partial(accounts.tenants.settle_versions, core.versions),
-        "events": EventShares(bus, accounts.tenants).run,
+        "access": partial(accounts.tenants.copy_versions_forever, core.versions),
+        "events": EventShareEnforcer(bus, accounts.tenants).run,
         "partitions": EventDistributor(bus, core.applications, settings.events_partitions).run,
     }
 
@@ -106,7 +106,7 @@ def build_app(
         leader = Leader(mongo.database, "auth", jobs)
         async with run_in_background(
             leader.run(),
-            core.rejected_logins.run(),
+            core.rejected_logins.record_forever(),
             callout.rejected_logins.run(),
             granting.deletions.run(),
             measure_redis(redis),
@@ -126,7 +126,7 @@ def build_app(
             routes=[
                 Router("/", route_handlers=handlers, dependencies=provide(dependencies))
                 for handlers, dependencies in (
-                    ([issue_token, sign_in], wire_sign_in(core)),
+                    ([issue_token, sign_in], construct_sign_in(core)),
                     ([users.ACCOUNT_ROUTER, users.USER_ROUTER], user_handlers),
                     ([roles.ROUTER], role_handlers),
                     ([menus.ROUTER], menu_handlers),

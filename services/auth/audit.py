@@ -21,7 +21,7 @@ from libs.common.http.guards import super_admins
 from libs.common.http.ids import NamedId
 from libs.common.store.mongo import Database, Session, contains_text, find_page
 
-MAX_ROWS = 1000
+MAX_ENTRIES_PER_PAGE = 1000
 """Maximum entries per page, because the log can be very large."""
 
 FilterText = Annotated[str, msgspec.Meta(max_length=255)]
@@ -29,8 +29,8 @@ Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 """Unix time in ms, up to the end of the year 9999."""
 
 
-class Subject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The changed object, such as a `user`, `role`, `menu` or `session`."""
+class AuditSubject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The changed object of an audit entry, such as a `user`, `role` or `session`."""
 
     type: str
     id: str
@@ -38,11 +38,11 @@ class Subject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True):
-    """One change. `before` and `after` never contain secrets."""
+    """An audit entry of one change. `before` and `after` never contain secrets."""
 
     action: str
     """`created`, `updated`, `deleted`, `password_changed`, …"""
-    subject: Subject
+    subject: AuditSubject
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
 
@@ -50,7 +50,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
 class AuditSearch(PageRequest):
     """Body of `POST /audit/search`. An entry must match all given fields."""
 
-    largest: ClassVar[int] = MAX_ROWS
+    largest: ClassVar[int] = MAX_ENTRIES_PER_PAGE
 
     keyword: FilterText | None = None
     """Part of the name of the actor or object, ignoring case."""
@@ -69,7 +69,7 @@ class AuditSearch(PageRequest):
     """Earliest time in ms. Both limits are inclusive."""
     end_timestamp: Timestamp | None = None
 
-    def check(self) -> None:
+    def require_ordered_times(self) -> None:
         """Raise `InvalidInput` if `start_timestamp` is after `end_timestamp`."""
         start, end = self.start_timestamp, self.end_timestamp
         if start is not None and end is not None and start > end:
@@ -115,7 +115,7 @@ class AuditEntryResponse(ResponseModel):
     """Changed fields with their new values. Secrets are hidden."""
 
 
-_FILTERS = {
+_QUERY_FIELD_BY_FILTER = {
     "action": "action",
     "object_type": "object.type",
     "object_id": "object.id",
@@ -123,7 +123,7 @@ _FILTERS = {
     "address": "address",
     "request_id": "requestId",
 }
-_COLUMNS = {
+_SORT_FIELD_BY_COLUMN = {
     "created_at": "at",
     "action": "action",
     "actor_name": "actor.name",
@@ -131,8 +131,8 @@ _COLUMNS = {
     "object_name": "object.name",
     "address": "address",
 }
-"""Sortable columns."""
-_NEWEST = (("at", -1), ("_id", -1))
+"""Stored field by the name of a sortable column."""
+_NEWEST_FIRST = (("at", -1), ("_id", -1))
 
 
 class AuditStore:
@@ -141,24 +141,27 @@ class AuditStore:
     def __init__(self, database: Database) -> None:
         self._audit = database["audit"]
 
-    async def add(self, events: Sequence[AccountChanged], session: Session) -> None:
+    async def add_events(self, events: Sequence[AccountChanged], session: Session) -> None:
         """Insert one entry per event in the caller's transaction."""
         if events:
-            await self._audit.insert_many(list(map(_document, events)), session=session)
+            await self._audit.insert_many(list(map(_build_document, events)), session=session)
 
     async def search(
         self, tenant: str, request: AuditSearch
     ) -> tuple[list[AuditEntryResponse], int]:
         """Return one page of a tenant's entries and the number of all matches."""
-        query, order = _query(tenant, request), request.order(_COLUMNS, _NEWEST)
+        query, order = (
+            _build_query(tenant, request),
+            request.order(_SORT_FIELD_BY_COLUMN, _NEWEST_FIRST),
+        )
         skip = (request.number - 1) * request.size
         rows, total = await find_page(self._audit, query, order, skip, request.size)
-        return list(map(_entry, rows)), total
+        return list(map(_build_entry, rows)), total
 
 
-def _query(tenant: str, request: AuditSearch) -> dict[str, Any]:
+def _build_query(tenant: str, request: AuditSearch) -> dict[str, Any]:
     query: dict[str, Any] = {"tenant": tenant}
-    for name, stored in _FILTERS.items():
+    for name, stored in _QUERY_FIELD_BY_FILTER.items():
         value = getattr(request, name)
         if value not in {None, ""}:
             query[stored] = str(value)
@@ -172,14 +175,14 @@ def _query(tenant: str, request: AuditSearch) -> dict[str, Any]:
     return query
 
 
-def _document(event: AccountChanged) -> dict[str, Any]:
+def _build_document(event: AccountChanged) -> dict[str, Any]:
     document: dict[str, Any] = msgspec.to_builtins(event)
     document["_id"] = document.pop("eventId")
     document["at"] = from_ms(document.pop("createdAt"))
     return document
 
 
-def _entry(document: dict[str, Any]) -> AuditEntryResponse:
+def _build_entry(document: dict[str, Any]) -> AuditEntryResponse:
     names = {
         "id": document["_id"],
         "created_at": to_ms(document["at"]),
@@ -200,6 +203,6 @@ async def search_audit(
     principal: RequestPrincipal, audit: NamedDependency[AuditStore], data: JSONBody[AuditSearch]
 ) -> Page[AuditEntryResponse]:
     """Search the audit log, newest first, in pages of at most 1000 entries."""
-    data.check()
+    data.require_ordered_times()
     rows, total = await audit.search(principal.tenant, data)
     return Page(page_size=data.size, page_number=data.number, total=total, content=rows)

@@ -10,35 +10,35 @@ from libs.common.contracts.mqtt import LOGIN_PREFIX as FLOWS_PREFIX
 from libs.common.contracts.mqtt import MQTT_LOGIN, MqttLoggedIn, MqttLogin
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
-from services.auth.device_credentials import DeviceStore
+from services.auth.device_credentials import DeviceCredentialStore
 from services.auth.integration_logins import IntegrationLoginStore
 
 
 @dataclass(frozen=True)
-class MqttClients:
+class MqttLoginClient:
     """Client of `workflow`, which owns the credentials of MQTT clients."""
 
     rpc: RpcClient
 
     async def login(self, access_key: str, secret: str | None = None) -> MqttLoggedIn:
-        """Return the tenant of an access key; raise the errors of `workflow`."""
+        """Return tenant and credential of an access key; verify `secret` unless None."""
         return await self.rpc.call(MQTT_LOGIN, MqttLogin(access_key, secret), MqttLoggedIn)
 
 
-HASH_LENGTH = 16
+CREDENTIAL_HEX_DIGITS = 16
 
 
 @dataclass(frozen=True)
-class BusCredentials:
-    """The currently valid credentials, from MongoDB and `workflow`."""
+class BusCredentialLookup:
+    """Lookup of the currently valid credentials, in MongoDB and `workflow`."""
 
-    devices: DeviceStore
+    devices: DeviceCredentialStore
     applications: ApplicationStore
     integrations: IntegrationLoginStore
-    clients: MqttClients
+    clients: MqttLoginClient
 
     async def list_credentials(self, user: str) -> frozenset[str]:
-        """Return the credentials of a NATS user: of a device its key and certificates."""
+        """Return the credentials of a NATS user; a device has a key and certificates."""
         if user.startswith(APPLICATION_PREFIX):
             client_id = user.removeprefix(APPLICATION_PREFIX)
             application = await self.applications.find_by_client_id(client_id)
@@ -46,7 +46,7 @@ class BusCredentials:
                 return frozenset()
             return frozenset({derive_application_credential(application)})
         if user.startswith(LOGIN_PREFIX):
-            stored = await self.integrations.secret_hash(user.removeprefix(LOGIN_PREFIX))
+            stored = await self.integrations.find_secret_hash(user.removeprefix(LOGIN_PREFIX))
             return frozenset() if stored is None else frozenset({derive_credential(stored)})
         if user.startswith(FLOWS_PREFIX):
             login = await self.clients.login(user.removeprefix(FLOWS_PREFIX))
@@ -59,7 +59,7 @@ class BusCredentials:
 
 def derive_credential(secret_hash: str) -> str:
     """Return the short hash that identifies a secret hash or certificate serial."""
-    return hashlib.sha256(secret_hash.encode()).hexdigest()[:HASH_LENGTH]
+    return hashlib.sha256(secret_hash.encode()).hexdigest()[:CREDENTIAL_HEX_DIGITS]
 
 
 def derive_application_credential(application: StoredApplication) -> str:

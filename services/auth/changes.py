@@ -21,25 +21,25 @@ from libs.common.identity import Caller, Kind, Principal
 from libs.common.identity.access import AccessVersions
 from libs.common.store.mongo import Document, Mongo, Session
 from services.auth.accounts.tenants import TenantStore
-from services.auth.audit import AuditEntry, AuditStore, Subject
-from services.auth.revocations import Revocation, RevocationStore, Revoker
+from services.auth.audit import AuditEntry, AuditStore, AuditSubject
+from services.auth.revocations import Revocation, RevocationApplier, RevocationStore
 
 R = TypeVar("R")
 
-OPERATOR = "operator"
+OPERATOR_NAME = "operator"
 """Name of the caller of operator commands."""
 
 
-def operator(tenant: str) -> Caller:
+def build_operator_caller(tenant: str) -> Caller:
     """Return the platform operator as the caller, for commands without a token."""
-    return Caller(Principal(kind=Kind.USER, tenant=tenant, subject="0", name=OPERATOR))
+    return Caller(Principal(kind=Kind.USER, tenant=tenant, subject="0", name=OPERATOR_NAME))
 
 
 @dataclass
-class Change:
-    """A transaction in progress.
+class ChangeTransaction:
+    """An account change in its transaction: its audit entries and revocations.
 
-    It writes its entries and revocations after the callback returns.
+    They are stored after the callback of `ChangeRunner.run` returns.
     """
 
     session: Session
@@ -52,28 +52,28 @@ class Change:
     def record(
         self,
         action: str,
-        subject: Subject,
+        subject: AuditSubject,
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
         """Add an entry to the audit log, which is also published as an event."""
         self.entries.append(AuditEntry(action, subject, before, after))
 
-    def revoke(self, kind: Kind, subject: str, generation: int, user: str = "") -> None:
+    def revoke_tokens(self, kind: Kind, subject: str, generation: int, user: str = "") -> None:
         """Revoke all tokens of a subject older than `generation`.
 
         With `user`, also close the connections of that NATS user made with an earlier credential.
         """
         self.revocations.append(Revocation(kind, subject, generation, user))
 
-    def disconnect(self, user: str) -> None:
-        """Close a NATS user's connections made with an earlier credential."""
+    def close_connections(self, user: str) -> None:
+        """Close a NATS user's connections that used an earlier credential."""
         self.revocations.append(Revocation(None, user, user=user))
 
-    def record_access(
+    def record_access_change(
         self,
         action: str,
-        subject: Subject,
+        subject: AuditSubject,
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
@@ -87,31 +87,37 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Changes:
-    """Runs account changes."""
+class ChangeRunner:
+    """Runs account changes, each in one transaction with its audit entries and events."""
 
     mongo: Mongo
     audit: AuditStore
     outbox: Outbox
     revocations: RevocationStore
-    revoker: Revoker
+    revoker: RevocationApplier
     tenants: TenantStore
     versions: AccessVersions
 
-    async def run(self, caller: Caller, write: Callable[[Change], Awaitable[R]]) -> R:
+    async def run(self, caller: Caller, write: Callable[[ChangeTransaction], Awaitable[R]]) -> R:
         """Run `write(change)` in the caller's tenant; repeat it after a conflict.
 
         An exception of `write` aborts the transaction.
         """
 
-        async def write_change(session: Session) -> tuple[R, Change, int, list[Document]]:
-            change = Change(session, partial(self.tenants.reserve, caller.tenant, session))
+        async def write_change(
+            session: Session,
+        ) -> tuple[R, ChangeTransaction, int, list[Document]]:
+            change = ChangeTransaction(
+                session, partial(self.tenants.require_below_limit, caller.tenant, session)
+            )
             result = await write(change)
             for revocation in change.revocations:
                 await self.revocations.add(caller.tenant, revocation, session)
             bumps = change.access_changed
-            version = await self.tenants.raise_version(caller.tenant, session) if bumps else 0
-            return result, change, version, await self._record(caller, change)
+            version = (
+                await self.tenants.raise_access_version(caller.tenant, session) if bumps else 0
+            )
+            return result, change, version, await self._store_entries(caller, change)
 
         result, change, version, outgoing = await self.mongo.transaction(write_change)
         for revocation in change.revocations:
@@ -122,18 +128,22 @@ class Changes:
         return result
 
     async def record(
-        self, caller: Caller, action: str, subject: Subject, after: dict[str, Any] | None = None
+        self,
+        caller: Caller,
+        action: str,
+        subject: AuditSubject,
+        after: dict[str, Any] | None = None,
     ) -> None:
         """Add one entry to the audit log."""
 
-        async def record_entry(change: Change) -> None:
+        async def record_entry(change: ChangeTransaction) -> None:
             change.record(action, subject, after=after)
 
         await self.run(caller, record_entry)
 
-    async def _record(self, caller: Caller, change: Change) -> list[Document]:
-        events = [_event(caller, entry) for entry in change.entries]
-        await self.audit.add(events, change.session)
+    async def _store_entries(self, caller: Caller, change: ChangeTransaction) -> list[Document]:
+        events = [_build_event(caller, entry) for entry in change.entries]
+        await self.audit.add_events(events, change.session)
         entries = [
             OutboxEntry(
                 auth_event(event.tenant, f"{event.object.type}.{event.action}"),
@@ -144,7 +154,7 @@ class Changes:
         return await self.outbox.add(entries, change.session)
 
 
-def _event(caller: Caller, entry: AuditEntry) -> AccountChanged:
+def _build_event(caller: Caller, entry: AuditEntry) -> AccountChanged:
     principal = caller.principal
     return AccountChanged(
         event_id=uuid4().hex,

@@ -21,7 +21,7 @@ def hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def secret_matches(secret: str, stored: str | None) -> bool:
+def matches_secret_hash(secret: str, stored: str | None) -> bool:
     """Return whether `secret` has the hash `stored`, in the same time if it is None."""
     is_same = hmac.compare_digest(hash_secret(secret), stored or _DUMMY_HASH)
     return is_same and stored is not None

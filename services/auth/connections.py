@@ -29,14 +29,14 @@ from libs.common.contracts.mqtt import CloseMqttClients, mqtt_client_user
 from libs.common.errors import ThingwayError
 from libs.common.store.redis import Redis
 
-MAX_ADMISSIONS = 256
+MAX_STORED_ADMISSIONS = 256
 """Maximum stored admissions of a user."""
-ADMISSIONS_LIFE = 3600
+ADMISSIONS_SECONDS = 3600
 """Seconds that admissions are stored after the latest one."""
 
 
 class AdmissionRecord(msgspec.Struct, frozen=True, array_like=True):
-    """An admitted connection."""
+    """A stored admission: connection, credential and time of a login."""
 
     server: str
     cid: int
@@ -52,21 +52,21 @@ class AdmissionRecord(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True)
 class AdmissionLog:
-    """Reads admissions, and blocks users temporarily."""
+    """The stored admissions and temporary blocks of NATS users in Redis."""
 
     redis: Redis
 
-    async def latest(self, user: str) -> list[AdmissionRecord]:
+    async def list_latest(self, user: str) -> list[AdmissionRecord]:
         """Return the latest admissions of a user."""
         rows = await self.redis.lrange(admissions_key(user), 0, -1)
         return [msgspec.json.decode(row, type=AdmissionRecord) for row in rows]
 
-    async def block(self, user: str, seconds: int) -> None:
+    async def block_user(self, user: str, seconds: int) -> None:
         """Reject all logins of a user for `seconds`."""
-        await self.redis.set(barred_key(user), 1, ex=seconds)
+        await self.redis.set(user_block_key(user), 1, ex=seconds)
 
 
-def barred_key(user: str) -> str:
+def user_block_key(user: str) -> str:
     """Return the Redis key that exists while a user is blocked."""
     return f"tw:barred:{user.upper()}"
 
@@ -76,17 +76,17 @@ def admissions_key(user: str) -> str:
     return f"tw:admitted:{user.upper()}"
 
 
-DEVICE_TIMEOUT = 2.0
+DEVICE_TIMEOUT_SECONDS = 2.0
 """Timeout of requests to `device`, in seconds."""
 
 
 log = logging.getLogger(__name__)
 
 REPORT_DELAY_MS = 5_000
-"""Milliseconds after which `device` knows of an admitted connection."""
+"""Milliseconds within which `device` learns of an admitted connection."""
 
 
-class CurrentCredentials(Protocol):
+class CredentialLookup(Protocol):
     """Lookup of the valid credentials of NATS users."""
 
     async def list_credentials(self, user: str) -> Collection[str]:
@@ -100,7 +100,7 @@ class UserConnections:
 
     admissions: AdmissionLog
     rpc: RpcClient
-    current: CurrentCredentials
+    current: CredentialLookup
 
     async def has_room(
         self, user: str, connection: Connection, admissions: int, maximum: int
@@ -113,25 +113,25 @@ class UserConnections:
         if admissions <= maximum:
             return True
         try:
-            open_connections = set(await self._open(user))
+            open_connections = set(await self._list_connections(user))
         except ThingwayError as error:
             log.warning("connections of %s cannot be counted: %s", user, error)
             return True
         since = now_ms() - REPORT_DELAY_MS
-        latest = await self.admissions.latest(user)
+        latest = await self.admissions.list_latest(user)
         unreported = {record.connection for record in latest if record.at > since}
         return len((open_connections | unreported) - {connection}) < maximum
 
-    async def close(self, user: str, *, ask_servers: bool = False) -> None:
+    async def close_revoked(self, user: str, *, ask_servers: bool = False) -> None:
         """Close a user's connections made with revoked credentials. Idempotent.
 
         Open connections are read before the admissions, because an open connection has always been
         admitted before. Raises `Unavailable` and `UpstreamFailed`.
         """
-        open_connections = await self._open(user, ask_servers=ask_servers)
+        open_connections = await self._list_connections(user, ask_servers=ask_servers)
         if not open_connections:
             return
-        admitted = await self.admissions.latest(user)
+        admitted = await self.admissions.list_latest(user)
         current = await self.current.list_credentials(user)
         current_connections = {
             record.connection for record in admitted if record.credential in current
@@ -139,36 +139,38 @@ class UserConnections:
         if revoked := [
             connection for connection in open_connections if connection not in current_connections
         ]:
-            await self._close(revoked)
+            await self._close_connections(revoked)
 
-    async def shut_out(self, user: str) -> None:
+    async def block_and_close_all(self, user: str) -> None:
         """Close all connections of a user and block it for `BLOCK_SECONDS`.
 
         Raises `Unavailable` and `UpstreamFailed`; the user is blocked even then.
         """
-        await self.admissions.block(user, BLOCK_SECONDS)
-        await self._close(await self._open(user, ask_servers=True))
+        await self.admissions.block_user(user, BLOCK_SECONDS)
+        await self._close_connections(await self._list_connections(user, ask_servers=True))
 
-    async def _open(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
-        """Return a user's known connections; with `ask_servers`, all connections."""
+    async def _list_connections(self, user: str, *, ask_servers: bool = False) -> list[Connection]:
+        """Return a user's connections that `device` knows; or ask all nats-servers."""
         request = FindConnections(user, ask_servers)
-        answer = await self.rpc.call(FIND_CONNECTIONS, request, Connections, timeout=DEVICE_TIMEOUT)
+        answer = await self.rpc.call(
+            FIND_CONNECTIONS, request, Connections, timeout=DEVICE_TIMEOUT_SECONDS
+        )
         return answer.connections
 
-    async def _close(self, connections: list[Connection]) -> None:
+    async def _close_connections(self, connections: list[Connection]) -> None:
         request = Connections(connections)
-        await self.rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=DEVICE_TIMEOUT)
+        await self.rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=DEVICE_TIMEOUT_SECONDS)
 
 
 def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:
     """Offer `rpc.auth.shut_out` and `rpc.auth.close_mqtt_clients`."""
 
     async def shut_out(request: BlockUser) -> Done:
-        await connections.shut_out(request.user)
+        await connections.block_and_close_all(request.user)
         return Done()
 
     async def close(request: CloseMqttClients) -> Done:
-        await connections.close(mqtt_client_user(request.access_key), ask_servers=True)
+        await connections.close_revoked(mqtt_client_user(request.access_key), ask_servers=True)
         return Done()
 
     rpc.offer("shut_out", BlockUser, shut_out)

@@ -8,19 +8,19 @@ from libs.common.store.redis import Redis
 from services.auth.accounts import Accounts
 from services.auth.applications.store import ApplicationStore
 from services.auth.audit import AuditStore
-from services.auth.bus_credentials import BusCredentials, MqttClients
-from services.auth.changes import Changes
+from services.auth.bus_credentials import BusCredentialLookup, MqttLoginClient
+from services.auth.changes import ChangeRunner
 from services.auth.connections import AdmissionLog, UserConnections
-from services.auth.device_credentials import DeviceStore
+from services.auth.device_credentials import DeviceCredentialStore
 from services.auth.integration_logins import IntegrationLoginStore
 from services.auth.login_records import RejectedLoginRecorder
-from services.auth.passwords import LoginThrottle, PasswordHashes
-from services.auth.revocations import RevocationStore, Revoker
+from services.auth.passwords import LoginThrottle, PasswordHasherPool
+from services.auth.revocations import RevocationApplier, RevocationStore
 from services.auth.settings import AuthSettings
-from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.device_keys import DeviceCopyStore
 from services.auth.tokens.writer import TokenWriter
 
-REUSE_GRACE = 60
+REUSE_GRACE_SECONDS = 60
 """Seconds in which a console may reuse a refresh token: two tabs, or a lost response."""
 
 
@@ -37,13 +37,15 @@ class Core:
         self.audit, self.revocations = AuditStore(database), RevocationStore(database)
         self.applications = ApplicationStore(database)
         self.integrations = IntegrationLoginStore(database)
-        self.devices = DeviceStore(mongo, self.revocations)
-        self.device_copies = DeviceCopies(redis)
-        self.mqtt_clients, self.versions = MqttClients(self.rpc), AccessVersions(redis)
+        self.devices = DeviceCredentialStore(mongo, self.revocations)
+        self.device_copies = DeviceCopyStore(redis)
+        self.mqtt_clients, self.versions = MqttLoginClient(self.rpc), AccessVersions(redis)
         self.connections = UserConnections(
             AdmissionLog(redis),
             self.rpc,
-            BusCredentials(self.devices, self.applications, self.integrations, self.mqtt_clients),
+            BusCredentialLookup(
+                self.devices, self.applications, self.integrations, self.mqtt_clients
+            ),
         )
         self.application_tokens = TokenWriter(
             redis, access_life=settings.access_token_life, refresh_life=settings.refresh_token_life
@@ -52,10 +54,12 @@ class Core:
             redis,
             access_life=settings.user_access_token_life,
             refresh_life=settings.user_refresh_token_life,
-            reuse_grace=REUSE_GRACE,
+            reuse_grace=REUSE_GRACE_SECONDS,
         )
-        self.revoker = Revoker(self.application_tokens, self.device_copies, self.connections)
-        self.changes = Changes(
+        self.revoker = RevocationApplier(
+            self.application_tokens, self.device_copies, self.connections
+        )
+        self.changes = ChangeRunner(
             mongo,
             self.audit,
             self.outbox,
@@ -65,5 +69,5 @@ class Core:
             self.versions,
         )
         self.rejected_logins = RejectedLoginRecorder(self.changes, self.buckets)
-        self.hashes = PasswordHashes()
+        self.hashes = PasswordHasherPool()
         self.throttle = LoginThrottle(self.buckets, self.hashes.threads)

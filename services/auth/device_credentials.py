@@ -35,19 +35,19 @@ from libs.common.identity.device_keys import DeviceKeyCopy, RejectedLogins, devi
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, duplicate_raises
 from libs.common.tls import PeerCertificate
 from services.auth.login_records import count_login
-from services.auth.revocations import Revocation, RevocationStore, Revoker
-from services.auth.tokens.device_keys import DeviceCopies, FirstKeys
+from services.auth.revocations import Revocation, RevocationApplier, RevocationStore
+from services.auth.tokens.device_keys import DeviceCopyStore, FirstKeyStore
 
 
-def device_revocation(sn: str, registered: str | None) -> Revocation:
-    """Return the revocation that drops the copy of an SN's credentials.
+def build_device_revocation(sn: str, registered: str | None) -> Revocation:
+    """Return the revocation that deletes the Redis copy of an SN's credentials.
 
     `registered` is the spelling of the SN whose connections are closed, None for no connections.
     """
     return Revocation(Kind.DEVICE, sn.upper(), user=registered or "")
 
 
-class DeviceStore:
+class DeviceCredentialStore:
     """The collection `device_credentials`."""
 
     def __init__(self, mongo: Mongo, revocations: RevocationStore) -> None:
@@ -56,7 +56,7 @@ class DeviceStore:
         self._revocations = revocations
 
     async def put(self, credentials: DeviceKeyCopy) -> str | None:
-        """Store the credentials of an SN; return its former spelling, None if new.
+        """Replace the credentials of an SN; return its former spelling, None if new.
 
         Raises `Conflict` if another tenant has the SN.
         """
@@ -64,7 +64,7 @@ class DeviceStore:
         async def put_credentials(session: Session) -> str | None:
             before = await self._credentials.find_one_and_update(
                 {"_id": credentials.sn.upper(), "tenant": credentials.tenant},
-                {"$set": _fields(credentials)},
+                {"$set": _credential_fields(credentials)},
                 upsert=True,
                 session=session,
             )
@@ -77,13 +77,13 @@ class DeviceStore:
         """Store the credentials of a new SN; return False if it has credentials."""
         identity = {"_id": credentials.sn.upper(), "tenant": credentials.tenant}
         try:
-            await self._credentials.insert_one(identity | _fields(credentials))
+            await self._credentials.insert_one(identity | _credential_fields(credentials))
         except DuplicateKey:
             return False
         return True
 
     async def remove(self, device: DeviceRef) -> str | None:
-        """Delete the credentials of a device; return the spelling of its SN or None."""
+        """Delete a device's credentials; return the stored spelling of its SN, or None."""
 
         async def delete_credentials(session: Session) -> str | None:
             before = await self._credentials.find_one_and_delete(
@@ -144,7 +144,7 @@ class DeviceStore:
         if before is None:
             return None
         sn: str = before["sn"]
-        await self._revocations.add(before["tenant"], device_revocation(sn, sn), session)
+        await self._revocations.add(before["tenant"], build_device_revocation(sn, sn), session)
         return sn
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
@@ -158,7 +158,7 @@ class DeviceStore:
         )
 
 
-def _fields(credentials: DeviceKeyCopy) -> Document:
+def _credential_fields(credentials: DeviceKeyCopy) -> Document:
     return {
         "sn": credentials.sn,
         "deviceId": credentials.device_id,
@@ -166,65 +166,65 @@ def _fields(credentials: DeviceKeyCopy) -> Document:
     }
 
 
-MAX_SN = 128
+MAX_SN_CHARACTERS = 128
 """Maximum characters of an SN."""
 MAX_CERTIFICATES = 16
 """Maximum unexpired certificates of a device."""
-WRONG_LOGIN = "the SN or the device key is wrong"
-"""Same message for an unknown device and a wrong key."""
+WRONG_LOGIN_TEXT = "the SN or the device key is wrong"
+"""The message for an unknown device as well as for a wrong key."""
 
 
 class ClientIdRegistry(Protocol):
-    """The owners of MQTT client ids."""
+    """The reservations of MQTT client ids."""
 
-    async def release(self, client_id: str) -> None:
+    async def release_client_id(self, client_id: str) -> None:
         """Delete the reservation of an SN as another device's MQTT client id."""
         ...
 
 
 @dataclass(frozen=True)
-class DeviceService:
+class DeviceCredentialService:
     """The operations on device credentials."""
 
-    store: DeviceStore
-    copies: DeviceCopies
-    first_keys: FirstKeys
-    revoker: Revoker
+    store: DeviceCredentialStore
+    copies: DeviceCopyStore
+    first_keys: FirstKeyStore
+    revoker: RevocationApplier
     client_ids: ClientIdRegistry
     rejected_logins: RejectedLogins
 
-    async def issue(self, device: DeviceRef) -> DeviceCredentials:
+    async def issue_key(self, device: DeviceRef) -> DeviceCredentials:
         """Create a key, which is shown only once; the old key is revoked on return."""
         key, credentials = _create_key(device)
         replaced = await self.store.put(credentials)
-        await self.first_keys.drop(device.sn)
-        await self.client_ids.release(device.sn)
-        await self.revoker.apply(device_revocation(device.sn, replaced))
+        await self.first_keys.delete(device.sn)
+        await self.client_ids.release_client_id(device.sn)
+        await self.revoker.apply(build_device_revocation(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
-    async def issue_first(self, device: IssueFirstKey) -> FirstDeviceKey:
-        """Create a key if there is none, or show a repeatable one again (`FirstKeys`)."""
+    async def issue_first_key(self, device: IssueFirstKey) -> FirstDeviceKey:
+        """Return a new first key, or the same again if repeatable; raise `Conflict`."""
         key, credentials = _create_key(device)
         if not await self.store.add(credentials):
             again = await self.first_keys.find(device) if device.repeatable else None
             return FirstDeviceKey(again)
         if device.repeatable:
-            await self.first_keys.keep(device, key)
-        await self.client_ids.release(device.sn)
-        await self.revoker.apply(device_revocation(device.sn, None))
+            await self.first_keys.store(device, key)
+        await self.client_ids.release_client_id(device.sn)
+        await self.revoker.apply(build_device_revocation(device.sn, None))
         return FirstDeviceKey(key)
 
-    async def revoke(self, device: DeviceRef) -> Done:
+    async def revoke_credentials(self, device: DeviceRef) -> Done:
         """Revoke a device's key before returning. Idempotent."""
         removed = await self.store.remove(device)
         if removed is not None:
-            await self.first_keys.drop(device.sn)
-            await self.revoker.apply(device_revocation(device.sn, removed))
+            await self.first_keys.delete(device.sn)
+            await self.revoker.apply(build_device_revocation(device.sn, removed))
         return Done()
 
-    async def check(self, login: DeviceLogin) -> DeviceIdentity:
+    async def check_key(self, login: DeviceLogin) -> DeviceIdentity:
         """Return the device with an SN and key; raise `Unauthenticated`."""
-        return _identify(await self.log_in(login.sn, login.key, "HTTP"), WRONG_LOGIN)
+        return _require_identity(await self.log_in(login.sn, login.key, "HTTP"), WRONG_LOGIN_TEXT)
 
     async def log_in(self, sn: str, key: str, over: LoginProtocol) -> DeviceKeyCopy | None:
         """Return the credentials that `key` matches, from Redis or MongoDB."""
@@ -248,19 +248,19 @@ class DeviceService:
         over: LoginProtocol,
         is_right: Callable[[DeviceKeyCopy], bool],
     ) -> DeviceKeyCopy | None:
-        """Find and verify credentials.
+        """Return the credentials of an SN if `is_right` accepts them, else None.
 
         A login without a copy in Redis is the first one, which ends the display of the first key.
         """
         kept = await self.copies.get(sn)
-        copy = kept or await self._restore(sn)
+        copy = kept or await self._restore_copy(sn)
         if copy is None:
             return None
         if not is_right(copy):
             self.rejected_logins.record(copy, wrong, over)
             return None
         if kept is None:
-            await self.first_keys.drop(copy.sn)
+            await self.first_keys.delete(copy.sn)
         return copy
 
     async def add_certificate(self, certificate: DeviceCertificate) -> Done:
@@ -275,14 +275,14 @@ class DeviceService:
             )
         if not await self.store.add_certificate(certificate, now):
             raise NotFound(f"no device with credentials has the exact SN {certificate.sn}")
-        await self.revoker.apply(device_revocation(certificate.sn, None))
+        await self.revoker.apply(build_device_revocation(certificate.sn, None))
         return Done()
 
     async def revoke_certificate(self, certificate: DeviceCertificateRef) -> Done:
         """Revoke a certificate and close its connections; raise `NotFound`."""
         if not await self.store.remove_certificate(certificate):
             raise NotFound(f"{certificate.sn} has no certificate {certificate.serial}")
-        await self.revoker.apply(device_revocation(certificate.sn, certificate.sn))
+        await self.revoker.apply(build_device_revocation(certificate.sn, certificate.sn))
         return Done()
 
     async def list_certificates(self, request: ListDeviceCertificates) -> DeviceCertificates:
@@ -293,9 +293,9 @@ class DeviceService:
         """Return the device of a TLS-verified certificate; raise `Unauthenticated`."""
         peer_certificate = PeerCertificate(certificate.sn, certificate.serial)
         credentials = await self.log_in_with_certificate(peer_certificate, "HTTP")
-        return _identify(credentials, "the certificate does not belong to a device")
+        return _require_identity(credentials, "the certificate does not belong to a device")
 
-    async def last_rejected(self, device: DeviceRef) -> LastRefusedLogin:
+    async def get_last_rejected_login(self, device: DeviceRef) -> LastRefusedLogin:
         """Return the device's last rejected login of the past 7 days."""
         rejected_login = await self.rejected_logins.last(device.sn, device.device_id, device.tenant)
         return (
@@ -304,15 +304,15 @@ class DeviceService:
             else LastRefusedLogin()
         )
 
-    async def _restore(self, sn: str) -> DeviceKeyCopy | None:
-        announced = await self.copies.begin_restore(sn)
+    async def _restore_copy(self, sn: str) -> DeviceKeyCopy | None:
+        announced = await self.copies.announce_restore(sn)
         credentials = await self.store.get(sn)
         if credentials is not None:
-            await self.copies.finish_restore(credentials, announced)
+            await self.copies.store_if_announced(credentials, announced)
         return credentials
 
 
-def _identify(credentials: DeviceKeyCopy | None, rejection: str) -> DeviceIdentity:
+def _require_identity(credentials: DeviceKeyCopy | None, rejection: str) -> DeviceIdentity:
     """Count a login over HTTP and return its device; raise `Unauthenticated`."""
     count_login("device", ok=credentials is not None)
     if credentials is None:
@@ -322,19 +322,19 @@ def _identify(credentials: DeviceKeyCopy | None, rejection: str) -> DeviceIdenti
 
 def _create_key(device: DeviceRef) -> tuple[str, DeviceKeyCopy]:
     """Return a new key and its stored form; raise `InvalidInput` for an invalid SN."""
-    if len(device.sn) > MAX_SN or not is_token(device.sn):
+    if len(device.sn) > MAX_SN_CHARACTERS or not is_token(device.sn):
         raise InvalidInput("must not contain blanks or any of . * > / + # $", field="sn")
     key = secrets.token_urlsafe(24)
     return key, DeviceKeyCopy(device.sn, device.device_id, device.tenant, device_key_hash(key))
 
 
-def offer_devices(rpc: RpcServer, service: DeviceService) -> None:
+def offer_devices(rpc: RpcServer, service: DeviceCredentialService) -> None:
     """Offer the operations on device credentials as `rpc.auth.…`."""
-    rpc.offer("issue_device_credentials", DeviceRef, service.issue)
-    rpc.offer("issue_first_device_credentials", IssueFirstKey, service.issue_first)
-    rpc.offer("revoke_device_credentials", DeviceRef, service.revoke)
-    rpc.offer("last_refused_login", DeviceRef, service.last_rejected)
-    rpc.offer("check_device", DeviceLogin, service.check)
+    rpc.offer("issue_device_credentials", DeviceRef, service.issue_key)
+    rpc.offer("issue_first_device_credentials", IssueFirstKey, service.issue_first_key)
+    rpc.offer("revoke_device_credentials", DeviceRef, service.revoke_credentials)
+    rpc.offer("last_refused_login", DeviceRef, service.get_last_rejected_login)
+    rpc.offer("check_device", DeviceLogin, service.check_key)
     rpc.offer("check_device_certificate", DeviceCertificateRef, service.check_certificate)
     rpc.offer("add_device_certificate", DeviceCertificate, service.add_certificate)
     rpc.offer("revoke_device_certificate", DeviceCertificateRef, service.revoke_certificate)

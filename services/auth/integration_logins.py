@@ -21,8 +21,8 @@ from libs.common.contracts.integrations import BUILT_IN, integration_user
 from libs.common.errors import Conflict, NotFound
 from libs.common.store.mongo import Database, Session, duplicate_raises
 from services.auth.accounts.tenants import DEFAULT_TENANT
-from services.auth.audit import Subject
-from services.auth.changes import Change, Changes, operator
+from services.auth.audit import AuditSubject
+from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
 from services.auth.client_secrets import generate_secret, hash_secret
 
 
@@ -49,7 +49,7 @@ class IntegrationLoginStore:
             async for found in self._logins.find().sort("_id", 1)
         ]
 
-    async def secret_hash(self, integration: str) -> str | None:
+    async def find_secret_hash(self, integration: str) -> str | None:
         """Return the hash of an integration's secret; None without a login."""
         document = await self._logins.find_one({"_id": integration})
         return None if document is None else str(document["secretHash"])
@@ -72,7 +72,7 @@ class IntegrationLoginService:
     """The operations on logins of integrations."""
 
     store: IntegrationLoginStore
-    changes: Changes
+    changes: ChangeRunner
 
     async def create(self, request: IntegrationRef) -> IntegrationSecret:
         """Create a login and return its secret once. Raises `Conflict`."""
@@ -80,46 +80,46 @@ class IntegrationLoginService:
         if integration in BUILT_IN:
             raise Conflict(f"integration {integration} is built in", field="integration")
 
-        async def insert_login(change: Change) -> None:
+        async def insert_login(change: ChangeTransaction) -> None:
             await self.store.add(integration, hash_secret(secret), change.session)
             change.record("created", _login_subject(integration))
 
-        await self.changes.run(operator(DEFAULT_TENANT), insert_login)
+        await self.changes.run(build_operator_caller(DEFAULT_TENANT), insert_login)
         return IntegrationSecret(integration, integration_user(integration), secret)
 
     async def list_all(self, _: ListIntegrationLogins) -> IntegrationLogins:
         """Return all logins, sorted by integration."""
         return IntegrationLogins(await self.store.list_all())
 
-    async def rotate(self, request: IntegrationRef) -> IntegrationSecret:
+    async def rotate_secret(self, request: IntegrationRef) -> IntegrationSecret:
         """Replace the secret and close existing connections. Raises `NotFound`."""
         integration, secret = request.integration, generate_secret()
 
-        async def replace_secret(change: Change) -> None:
+        async def replace_secret(change: ChangeTransaction) -> None:
             if not await self.store.set_secret(integration, hash_secret(secret), change.session):
                 raise _login_not_found(integration)
             change.record("rotated", _login_subject(integration))
-            change.disconnect(integration_user(integration))
+            change.close_connections(integration_user(integration))
 
-        await self.changes.run(operator(DEFAULT_TENANT), replace_secret)
+        await self.changes.run(build_operator_caller(DEFAULT_TENANT), replace_secret)
         return IntegrationSecret(integration, integration_user(integration), secret)
 
     async def delete(self, request: IntegrationRef) -> Done:
         """Delete a login and close its connections. Raises `NotFound`."""
         integration = request.integration
 
-        async def delete_login(change: Change) -> None:
+        async def delete_login(change: ChangeTransaction) -> None:
             if not await self.store.remove(integration, change.session):
                 raise _login_not_found(integration)
             change.record("deleted", _login_subject(integration))
-            change.disconnect(integration_user(integration))
+            change.close_connections(integration_user(integration))
 
-        await self.changes.run(operator(DEFAULT_TENANT), delete_login)
+        await self.changes.run(build_operator_caller(DEFAULT_TENANT), delete_login)
         return Done()
 
 
-def _login_subject(integration: str) -> Subject:
-    return Subject("integration_login", integration, integration)
+def _login_subject(integration: str) -> AuditSubject:
+    return AuditSubject("integration_login", integration, integration)
 
 
 def _login_not_found(integration: str) -> NotFound:
@@ -130,5 +130,5 @@ def offer_integration_logins(rpc: RpcServer, service: IntegrationLoginService) -
     """Offer the operations on logins of integrations as `rpc.auth.…`."""
     rpc.offer("create_integration_login", IntegrationRef, service.create)
     rpc.offer("list_integration_logins", ListIntegrationLogins, service.list_all)
-    rpc.offer("rotate_integration_secret", IntegrationRef, service.rotate)
+    rpc.offer("rotate_integration_secret", IntegrationRef, service.rotate_secret)
     rpc.offer("delete_integration_login", IntegrationRef, service.delete)

@@ -46,37 +46,37 @@ class BrokerInfo(ResponseModel, kw_only=True):
 
 
 @dataclass(frozen=True)
-class LivePasswords:
+class LivePasswordService:
     """Issues passwords for live updates."""
 
     tokens: TokenWriter
 
-    async def issue(self, user: Principal) -> LiveCredentials:
-        """Return a password for one page; raise `Unauthenticated` if the session ended.
+    async def issue_for_page(self, user: Principal) -> LiveCredentials:
+        """Return an MQTT login for one page; raise `Unauthenticated` without a session.
 
         Each page gets a new client id, because MQTT disconnects the first of two clients with one
         id.
         """
         password, username = secrets.token_urlsafe(32), live_user(user.user_id)
-        if not await self.tokens.add_page(user, live_key(password)):
+        if not await self.tokens.add_live_page(user, live_key(password)):
             raise Unauthenticated("the session has ended; log in again")
         return LiveCredentials(f"{username}#{secrets.token_hex(8)}", username, password)
 
-    async def has_pages(self, login: LoginRef) -> LivePages:
+    async def session_has_pages(self, login: LoginRef) -> LivePages:
         """Return whether any page of a session has a password."""
-        return LivePages(await self.tokens.has_pages(login.family))
+        return LivePages(await self.tokens.has_live_pages(login.family))
 
 
-def offer_live(rpc: RpcServer, passwords: LivePasswords) -> None:
+def offer_live(rpc: RpcServer, passwords: LivePasswordService) -> None:
     """Offer `rpc.auth.has_live_pages`."""
-    rpc.offer("has_live_pages", LoginRef, passwords.has_pages)
+    rpc.offer("has_live_pages", LoginRef, passwords.session_has_pages)
 
 
 @dataclass(frozen=True)
 class LiveHandlers:
     """Dependencies of the operations on live updates."""
 
-    live_passwords: LivePasswords
+    live_passwords: LivePasswordService
     broker: BrokerInfo
 
 
@@ -89,10 +89,10 @@ def build_broker_info(public_mqtt_url: str) -> BrokerInfo:
 
 @get("/web/credentials", guards=[users], response_headers=NOT_KEPT)
 async def get_live_credentials(
-    principal: RequestPrincipal, live_passwords: NamedDependency[LivePasswords]
+    principal: RequestPrincipal, live_passwords: NamedDependency[LivePasswordService]
 ) -> LiveCredentials:
     """Get credentials for MQTT over WebSocket, for one page until the session ends."""
-    return await live_passwords.issue(principal)
+    return await live_passwords.issue_for_page(principal)
 
 
 @get("/broker-info", guards=[users])

@@ -14,17 +14,17 @@ from opentelemetry import metrics
 from libs.common.identity import Caller
 from libs.common.limits import TokenBuckets
 from libs.common.scheduling import FairQueue
-from services.auth.audit import Subject
-from services.auth.changes import Changes
+from services.auth.audit import AuditSubject
+from services.auth.changes import ChangeRunner
 
 log = logging.getLogger(__name__)
 
-HOUR = 3600.0
-MAX_PER_ACCOUNT = 6
+HOUR_SECONDS = 3600.0
+MAX_RECORDED_PER_ACCOUNT = 6
 """Maximum rejected logins per account and hour that are recorded."""
-MAX_PER_TENANT = 120
-"""Maximum per tenant and hour: less than half a gigabyte in a year of attacks."""
-MAX_WAITING = 256
+MAX_RECORDED_PER_TENANT = 120
+"""Maximum rejected logins per tenant and hour that are recorded: under 0.5 GB in a year."""
+MAX_WAITING_PER_TENANT = 256
 """Maximum queued rejections per tenant; further ones are not recorded."""
 REJECTION_BYTES = 256
 """Approximate bytes of one queued rejection."""
@@ -64,14 +64,16 @@ def count_tokens() -> None:
 class RejectedLoginRecorder:
     """Records rejected logins. A crash loses the waiting ones."""
 
-    def __init__(self, changes: Changes, buckets: TokenBuckets) -> None:
+    def __init__(self, changes: ChangeRunner, buckets: TokenBuckets) -> None:
         self._changes = changes
         self._buckets = buckets
         self._waiting: FairQueue[tuple[Caller, str]] = FairQueue(
-            "refused log-ins", items=MAX_WAITING, size=MAX_WAITING * REJECTION_BYTES
+            "refused log-ins",
+            items=MAX_WAITING_PER_TENANT,
+            size=MAX_WAITING_PER_TENANT * REJECTION_BYTES,
         )
 
-    def record(self, claimed: Caller, reason: str) -> None:
+    def enqueue(self, claimed: Caller, reason: str) -> None:
         """Queue the rejected login of an existing account without waiting.
 
         `reason` is a code: `wrong_password`, `disabled`, `address`.
@@ -79,8 +81,8 @@ class RejectedLoginRecorder:
         if not self._waiting.put(claimed.principal.tenant, (claimed, reason), size=REJECTION_BYTES):
             _unrecorded_counter.add(1)
 
-    async def run(self) -> None:
-        """Record queued logins until cancelled."""
+    async def record_forever(self) -> None:
+        """Write queued rejected logins to the audit log until cancelled."""
         while True:
             for _, (claimed, reason) in await self._waiting.pop_batch(1, REJECTION_BYTES):
                 try:
@@ -92,7 +94,7 @@ class RejectedLoginRecorder:
         if not await self._is_within_limits(claimed):
             _unrecorded_counter.add(1)
             return
-        subject = Subject("session", claimed.principal.subject, claimed.principal.name)
+        subject = AuditSubject("session", claimed.principal.subject, claimed.principal.name)
         await self._changes.record(claimed, "refused", subject, after={"reason": reason})
 
     async def _is_within_limits(self, claimed: Caller) -> bool:
@@ -103,10 +105,12 @@ class RejectedLoginRecorder:
         """
         principal = claimed.principal
         for key, maximum in (
-            (f"refused:{principal.kind}:{principal.subject}", MAX_PER_ACCOUNT),
-            (f"refused:{principal.tenant}", MAX_PER_TENANT),
+            (f"refused:{principal.kind}:{principal.subject}", MAX_RECORDED_PER_ACCOUNT),
+            (f"refused:{principal.tenant}", MAX_RECORDED_PER_TENANT),
         ):
-            granted, _ = await self._buckets.take_permits(key, rate=maximum / HOUR, burst=maximum)
+            granted, _ = await self._buckets.take_permits(
+                key, rate=maximum / HOUR_SECONDS, burst=maximum
+            )
             if not granted:
                 return False
         return True

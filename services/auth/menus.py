@@ -21,7 +21,7 @@ from libs.common.http.operations import route_operations
 from libs.common.identity import Caller, Principal
 from libs.common.store.mongo import Session
 from services.auth.accounts.roles import Menu, MenuStore, MenuType, RoleStore
-from services.auth.changes import Change, Changes
+from services.auth.changes import ChangeRunner, ChangeTransaction
 
 
 class NewMenu(msgspec.Struct, kw_only=True):
@@ -70,8 +70,8 @@ class MenuNode(MenuResponse, kw_only=True):
     """Menus below this one."""
 
 
-OWN_PAGES = frozenset({"product"})
-"""Codes of pages that only the built-in console has. Others would show the raw code."""
+BUILT_IN_CONSOLE_PAGES = frozenset({"product"})
+"""Codes of pages that only the built-in console has; other consoles would show the code."""
 
 
 def flatten_menus(menus: Iterable[Menu]) -> list[MenuResponse]:
@@ -79,7 +79,7 @@ def flatten_menus(menus: Iterable[Menu]) -> list[MenuResponse]:
     return [MenuResponse.from_fields(menu, menu_id=str(menu.id)) for menu in menus]
 
 
-def build_tree(menus: Sequence[Menu]) -> list[MenuNode]:
+def build_menu_tree(menus: Sequence[Menu]) -> list[MenuNode]:
     """Return the roots with their children.
 
     An entry whose parent is not among `menus` is a root.
@@ -95,22 +95,22 @@ def build_tree(menus: Sequence[Menu]) -> list[MenuNode]:
     return roots
 
 
-def filter_visible(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
+def filter_supported_menus(user: Principal, menus: Sequence[Menu]) -> list[Menu]:
     """Return the menus that the user's console supports.
 
-    `menus` are all menus of the tenant. For a console other than the built-in one, `OWN_PAGES` and
-    the entries below them are left out.
+    `menus` are all menus of the tenant. For a console other than the built-in one,
+    `BUILT_IN_CONSOLE_PAGES` and the entries below them are left out.
     """
     if user.uses_own_console:
         return list(menus)
     menus_by_id = {menu.id: menu for menu in menus}
 
-    def is_own(menu: Menu | None) -> bool:
-        while menu is not None and menu.code not in OWN_PAGES:
+    def is_built_in_only(menu: Menu | None) -> bool:
+        while menu is not None and menu.code not in BUILT_IN_CONSOLE_PAGES:
             menu = None if menu.parent_id is None else menus_by_id.get(menu.parent_id)
         return menu is not None
 
-    return [menu for menu in menus if not is_own(menu)]
+    return [menu for menu in menus if not is_built_in_only(menu)]
 
 
 def select_with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Menu]:
@@ -128,7 +128,7 @@ def select_with_ancestors(menus: Sequence[Menu], ids: Iterable[int]) -> list[Men
     return [menu for menu in menus if menu.id in selected_ids]
 
 
-MAX_CODE = 127
+MAX_CODE_CHARACTERS = 127
 """Maximum characters of a code or name."""
 MAX_DEPTH = 16
 """Maximum levels of the tree. Consoles show three, and responses nest as deep as the tree."""
@@ -138,7 +138,7 @@ MAX_DEPTH = 16
 class MenuService:
     """The menus of the caller's tenant."""
 
-    changes: Changes
+    changes: ChangeRunner
     store: MenuStore
     roles: RoleStore
 
@@ -153,35 +153,35 @@ class MenuService:
         """
         menu = Menu(
             id=await self.store.next_id(),
-            code=parse_name(request.code, "code", MAX_CODE),
-            name=parse_name(request.name, maximum=MAX_CODE),
+            code=parse_name(request.code, "code", MAX_CODE_CHARACTERS),
+            name=parse_name(request.name, maximum=MAX_CODE_CHARACTERS),
             type=request.type,
             parent_id=request.parent_id,
         )
-        _check_root(menu)
+        _require_parent_of_function(menu)
 
-        async def insert_menu(change: Change) -> None:
+        async def insert_menu(change: ChangeTransaction) -> None:
             if menu.parent_id is not None:
-                await self._check_parent(caller.tenant, menu.parent_id, change.session)
+                await self._require_valid_parent(caller.tenant, menu.parent_id, change.session)
             await change.reserve("records")
             await self.store.insert(caller.tenant, menu, change.session)
-            change.record_access("created", menu.subject, after=asdict(menu))
+            change.record_access_change("created", menu.subject, after=asdict(menu))
 
         await self.changes.run(caller, insert_menu)
         return menu.id
 
     async def update(self, caller: Caller, menu_id: int, request: MenuUpdate) -> None:
         """Store name and type of an entry; raise `InvalidInput` or `NotFound`."""
-        name = parse_name(request.name, maximum=MAX_CODE)
+        name = parse_name(request.name, maximum=MAX_CODE_CHARACTERS)
 
-        async def update_menu(change: Change) -> None:
+        async def update_menu(change: ChangeTransaction) -> None:
             before = await self._get_menu(caller.tenant, menu_id, change.session)
             after = replace(before, name=name, type=request.type)
-            _check_root(after)
+            _require_parent_of_function(after)
             if after.type is MenuType.FUNCTION and before.type is MenuType.MENU:
-                await self._check_leaf(caller.tenant, menu_id, "type", change.session)
+                await self._require_no_children(caller.tenant, menu_id, "type", change.session)
             await self.store.update(caller.tenant, after, change.session)
-            change.record_access("updated", after.subject, asdict(before), asdict(after))
+            change.record_access_change("updated", after.subject, asdict(before), asdict(after))
 
         await self.changes.run(caller, update_menu)
 
@@ -191,12 +191,12 @@ class MenuService:
         Raises `NotFound`, and `Conflict` if it has children.
         """
 
-        async def delete_menu(change: Change) -> None:
+        async def delete_menu(change: ChangeTransaction) -> None:
             menu = await self._get_menu(caller.tenant, menu_id, change.session)
-            await self._check_leaf(caller.tenant, menu_id, "menu_id", change.session)
+            await self._require_no_children(caller.tenant, menu_id, "menu_id", change.session)
             await self.store.delete(caller.tenant, menu_id, change.session)
-            await self.roles.drop_menu(caller.tenant, menu_id, change.session)
-            change.record_access("deleted", menu.subject, before=asdict(menu))
+            await self.roles.remove_menu_from_roles(caller.tenant, menu_id, change.session)
+            change.record_access_change("deleted", menu.subject, before=asdict(menu))
 
         await self.changes.run(caller, delete_menu)
 
@@ -206,7 +206,7 @@ class MenuService:
             raise NotFound(f"menu {menu_id} does not exist", field="menu_id")
         return menu
 
-    async def _check_parent(self, tenant: str, parent_id: int, session: Session) -> None:
+    async def _require_valid_parent(self, tenant: str, parent_id: int, session: Session) -> None:
         parent = await self.store.get(tenant, parent_id, session)
         if parent is None:
             raise NotFound(f"menu {parent_id} does not exist", field="parent_id")
@@ -220,12 +220,14 @@ class MenuService:
                 f"the tree can have at most {MAX_DEPTH} levels", field="parent_id"
             )
 
-    async def _check_leaf(self, tenant: str, menu_id: int, field: str, session: Session) -> None:
+    async def _require_no_children(
+        self, tenant: str, menu_id: int, field: str, session: Session
+    ) -> None:
         if await self.store.has_children(tenant, menu_id, session):
             raise Conflict("the menu has children", field=field, code="parameter_syntax_error")
 
 
-def _check_root(menu: Menu) -> None:
+def _require_parent_of_function(menu: Menu) -> None:
     if menu.type is MenuType.FUNCTION and menu.parent_id is None:
         raise MalformedRequest("a function must have a parent", field="parent_id")
 
@@ -243,7 +245,7 @@ class MenuHandlers:
 @get()
 async def list_menus(caller: RequestCaller, menus: Menus) -> list[MenuNode]:
     """List the menu tree, without pages that the caller's console does not support."""
-    return build_tree(filter_visible(caller.principal, await menus.list_all(caller)))
+    return build_menu_tree(filter_supported_menus(caller.principal, await menus.list_all(caller)))
 
 
 @post()

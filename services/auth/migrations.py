@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from libs.common.store.ids import IdAllocator
 from libs.common.store.migrations import Migration, create_collections, index
 from libs.common.store.mongo import Database
-from services.auth.accounts.roles import INITIAL_MENUS, menu_document
+from services.auth.accounts.roles import INITIAL_MENUS, build_menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
 
 FLEET_MENUS = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
@@ -23,7 +23,7 @@ SETTINGS_MENUS = (
 """Menus of dashboards and settings, which tenants of older versions lack."""
 PRODUCT_MENUS = ("product", "product.view", "product.manage")
 """Menus of products, which tenants of older versions lack."""
-COLLECTIONS = {
+INDEXES_BY_COLLECTION = {
     "applications": [index("clientId", unique=True), index("tenant", "name", unique=True)],
     "revocations": [index("at")],
     "outbox": [index("at")],
@@ -49,7 +49,7 @@ COLLECTIONS = {
 
 
 async def _add_menus(new_codes: Collection[str], database: Database) -> None:
-    """Add new functions to the menus of existing tenants, but to no role."""
+    """Add the menus with `new_codes` to existing tenants, but to no role."""
     ids = IdAllocator(database, "menus", len(INITIAL_MENUS))
     codes = {menu.id: menu.code for menu in INITIAL_MENUS}
     async for tenant in database["tenants"].find({}, {"_id": 1}):
@@ -68,11 +68,11 @@ async def _add_menus(new_codes: Collection[str], database: Database) -> None:
             first = tenant["_id"] == DEFAULT_TENANT
             ids_by_code[menu.code] = menu.id if first else await ids.allocate()
             added = replace(menu, id=ids_by_code[menu.code], parent_id=parent)
-            await menus.insert_one(menu_document(tenant["_id"], added))
+            await menus.insert_one(build_menu_document(tenant["_id"], added))
 
 
-async def _let_viewers_command(database: Database) -> None:
-    """Let viewers of existing tenants keep commanding devices, with a notice."""
+async def _allow_viewer_commands(database: Database) -> None:
+    """Let viewers of existing tenants command devices, as before; set the notice."""
     await database["tenants"].update_many(
         {"viewersMayCommand": {"$exists": False}},
         {"$set": {"viewersMayCommand": True, "commandNotice": True}},
@@ -81,11 +81,14 @@ async def _let_viewers_command(database: Database) -> None:
 
 MIGRATIONS = (
     Migration(
-        4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
+        4000,
+        "collections and indexes",
+        partial(create_collections, collections=INDEXES_BY_COLLECTION),
     ),
     Migration(3, "menus of groups and tags", partial(_add_menus, FLEET_MENUS)),
     Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS_MENUS)),
     Migration(5, "menus of products", partial(_add_menus, PRODUCT_MENUS)),
-    Migration(3151, "viewers of existing tenants may command devices", _let_viewers_command),
+    Migration(3151, "viewers of existing tenants may command devices", _allow_viewer_commands),
 )
-"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""
+"""Migrations by number. Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it
+again."""

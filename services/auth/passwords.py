@@ -7,11 +7,11 @@ concurrently, fairly by tenant, and a new password that waits too long is reject
 
 The throttle limits guesses across all replicas with two token buckets of attempts: one per account,
 existing or not, and one per address. When an account's bucket is empty, one attempt is allowed
-every `ATTEMPT_PAUSE` seconds, so nobody can lock an account permanently. A correct password refills
-the account's bucket. Attempts are counted before they are verified, so concurrent attempts cannot
-bypass the limit. Attempts of one account run one at a time, so that concurrent correct ones are not
-counted as failures. Attempts are scheduled fairly by tenant and account; unknown tenants share one
-lane.
+every `SECONDS_PER_ATTEMPT` seconds, so nobody can lock an account permanently. A correct password
+refills the account's bucket. Attempts are counted before they are verified, so concurrent attempts
+cannot bypass the limit. Attempts of one account run one at a time, so that concurrent correct ones
+are not counted as failures. Attempts are scheduled fairly by tenant and account; unknown tenants
+share one lane.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ R = TypeVar("R")
 MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
 """Parameters that OWASP recommends first for Argon2id."""
 MAX_WAITING_HASHES = 128
-"""Maximum waiting new passwords of a tenant: four seconds of hashing."""
-HASH_DEADLINE = 20.0
+"""Maximum new passwords of a tenant that wait to be hashed: four seconds of hashing."""
+HASH_DEADLINE_SECONDS = 20.0
 """Seconds after which a waiting new password is rejected."""
-RETRY_AFTER = 2.0
+HASH_RETRY_SECONDS = 2.0
 """Seconds after which a rejected caller should retry."""
-NICENESS = 10
+THREAD_NICENESS = 10
 """Niceness of the threads (Linux; 0 to 19)."""
 
 _hasher = PasswordHasher(time_cost=PASSES, memory_cost=MEMORY_KIB, parallelism=LANES)
 
 
-class PasswordHashes:
+class PasswordHasherPool:
     """Creates and verifies hashes in `threads` threads."""
 
     def __init__(self, threads: int = 0) -> None:
@@ -62,28 +62,28 @@ class PasswordHashes:
     async def hash(self, tenant: str, password: str) -> str:
         """Return a hash, scheduled by tenant; raise `LaneFull` or `Unavailable` if busy."""
         try:
-            async with self._new.slot(tenant, deadline=HASH_DEADLINE):
-                return await self._run(lambda: _hasher.hash(password))
+            async with self._new.slot(tenant, deadline=HASH_DEADLINE_SECONDS):
+                return await self._run_in_thread(lambda: _hasher.hash(password))
         except TimeoutError as error:
             reason = "too many new passwords at the moment"
-            raise Unavailable(reason, retry_after=RETRY_AFTER) from error
+            raise Unavailable(reason, retry_after=HASH_RETRY_SECONDS) from error
 
     async def matches(self, password: str, stored: str | None) -> bool:
         """Return whether `password` has the hash `stored`.
 
         It takes the same time if `stored` is None. `LoginThrottle.attempt` limits concurrent calls.
         """
-        is_same = await self._run(lambda: self._verify(password, stored or _dummy_hash()))
+        is_same = await self._run_in_thread(lambda: self._verify(password, stored or _dummy_hash()))
         return is_same and stored is not None
 
-    async def renewed(self, password: str, stored: str) -> str | None:
-        """Return a new hash if `stored` has outdated parameters, else None.
+    async def rehash_if_outdated(self, password: str, stored: str) -> str | None:
+        """Return a new hash of `password` if `stored` has outdated parameters, else None.
 
         `LoginThrottle.attempt` limits concurrent calls.
         """
         if not _hasher.check_needs_rehash(stored):
             return None
-        return await self._run(lambda: _hasher.hash(password))
+        return await self._run_in_thread(lambda: _hasher.hash(password))
 
     def close(self) -> None:
         """Stop the threads and drop waiting passwords."""
@@ -95,7 +95,7 @@ class PasswordHashes:
         except VerifyMismatchError:
             return False
 
-    async def _run(self, function: Callable[[], R]) -> R:
+    async def _run_in_thread(self, function: Callable[[], R]) -> R:
         running = asyncio.get_running_loop().run_in_executor(self._pool, function)
         try:
             return await asyncio.shield(running)
@@ -108,7 +108,7 @@ def _lower_priority() -> None:
     """Lower the priority of this thread. Linux has a priority per thread."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
-        niceness = max(NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
+        niceness = max(THREAD_NICENESS, os.getpriority(os.PRIO_PROCESS, thread))
         os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
@@ -118,22 +118,22 @@ def _dummy_hash() -> str:
     return _hasher.hash(secrets.token_urlsafe())
 
 
-ACCOUNT_ATTEMPTS = 10
+MAX_ACCOUNT_FAILURES = 10
 """Consecutive failures of an account that are allowed without a pause."""
-ADDRESS_ATTEMPTS = 100
+MAX_ADDRESS_FAILURES = 100
 """Consecutive failures of an address, which a whole office may share."""
-ATTEMPT_PAUSE = 90.0
-"""Seconds per attempt that refills an account's bucket: ten in 15 minutes."""
+SECONDS_PER_ATTEMPT = 90.0
+"""Seconds in which an account's bucket gets one attempt back: ten in 15 minutes."""
 MAX_WAITING_LOGINS = 128
-"""Maximum waiting attempts of a tenant: four seconds of hashing."""
-LOGIN_DEADLINE = 10.0
+"""Maximum waiting login attempts of a tenant: four seconds of hashing."""
+LOGIN_DEADLINE_SECONDS = 10.0
 """Maximum seconds of an attempt, including waiting."""
-LOGIN_RETRY_AFTER = 2.0
+LOGIN_RETRY_SECONDS = 2.0
 """Seconds after which a rejected attempt should be retried."""
 
 
 @dataclass
-class Attempt:
+class LoginAttempt:
     """A login attempt. The caller sets whether the password was correct."""
 
     is_correct: bool = False
@@ -153,54 +153,58 @@ class LoginThrottle:
     @asynccontextmanager
     async def attempt(
         self, tenant: str, email: str, address: str, *, exists: bool = True
-    ) -> AsyncIterator[Attempt]:
+    ) -> AsyncIterator[LoginAttempt]:
         """Allow one attempt in the block. An exception in the block cancels it.
 
         `exists` is whether the tenant exists. Raises `TooManyRequests` if the attempt is not
         allowed now, `LaneFull` if too many attempts of the tenant wait, and `Unavailable` after
-        `LOGIN_DEADLINE`.
+        `LOGIN_DEADLINE_SECONDS`.
         """
         account = _account_key(tenant, email)
         lane = tenant if exists else ""
         try:
-            async with self._turns.slot(lane, sub=account, deadline=LOGIN_DEADLINE):
-                await self._count(account, address)
-                attempt = Attempt()
+            async with self._turns.slot(lane, sub=account, deadline=LOGIN_DEADLINE_SECONDS):
+                await self._count_attempt(account, address)
+                attempt = LoginAttempt()
                 try:
                     yield attempt
                 except Exception:
-                    await self._refund(account, ACCOUNT_ATTEMPTS)
-                    await self._refund_address(address)
+                    await self._return_permit(account, MAX_ACCOUNT_FAILURES)
+                    await self._return_address_permit(address)
                     raise
                 if attempt.is_correct:
                     await self._buckets.fill(account)
-                    await self._refund_address(address)
+                    await self._return_address_permit(address)
         except TimeoutError as error:
             reason = "too many logins at the moment"
-            raise Unavailable(reason, retry_after=LOGIN_RETRY_AFTER) from error
+            raise Unavailable(reason, retry_after=LOGIN_RETRY_SECONDS) from error
 
-    async def _count(self, account: str, address: str) -> None:
+    async def _count_attempt(self, account: str, address: str) -> None:
         """Count an attempt, first by address, so a blocked address costs accounts nothing."""
         if address:
-            await self._spend(_address_key(address), ADDRESS_ATTEMPTS)
-        await self._spend(account, ACCOUNT_ATTEMPTS)
+            await self._take_permit(_address_key(address), MAX_ADDRESS_FAILURES)
+        await self._take_permit(account, MAX_ACCOUNT_FAILURES)
 
-    async def _refund_address(self, address: str) -> None:
+    async def _return_address_permit(self, address: str) -> None:
         if address:
-            await self._refund(_address_key(address), ADDRESS_ATTEMPTS)
+            await self._return_permit(_address_key(address), MAX_ADDRESS_FAILURES)
 
-    async def _spend(self, key: str, burst: int) -> None:
-        granted, wait = await self._buckets.take_permits(key, rate=_refill_rate(burst), burst=burst)
+    async def _take_permit(self, key: str, burst: int) -> None:
+        granted, wait = await self._buckets.take_permits(
+            key, rate=_permits_per_second(burst), burst=burst
+        )
         if not granted:
             raise TooManyRequests("too many failed logins; try again later", retry_after=wait)
 
-    async def _refund(self, key: str, burst: int) -> None:
-        await self._buckets.take_permits(key, rate=_refill_rate(burst), burst=burst, number=-1)
+    async def _return_permit(self, key: str, burst: int) -> None:
+        await self._buckets.take_permits(
+            key, rate=_permits_per_second(burst), burst=burst, number=-1
+        )
 
 
-def _refill_rate(burst: int) -> float:
+def _permits_per_second(burst: int) -> float:
     """Return the attempts per second that refill a bucket within 15 minutes."""
-    return burst / ACCOUNT_ATTEMPTS / ATTEMPT_PAUSE
+    return burst / MAX_ACCOUNT_FAILURES / SECONDS_PER_ATTEMPT
 
 
 def _account_key(tenant: str, email: str) -> str:

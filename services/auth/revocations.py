@@ -1,8 +1,8 @@
 """Revocations, applied to Redis and open connections at once and by a sweep.
 
 The transaction that revokes credentials in MongoDB also stores the revocation. `apply` runs before
-the caller gets a response. The sweep repeats it `SETTLE_SECONDS` later, which covers crashes, the
-last second that Redis may lose (`appendfsync everysec`) and concurrent logins. It retries while
+the caller gets a response. The sweep repeats it `SECOND_APPLY_SECONDS` later, which covers crashes,
+the last second that Redis may lose (`appendfsync everysec`) and concurrent logins. It retries while
 connections cannot be closed. Applying is idempotent: a generation is raised only once, the next
 login restores a device's copy, and connections with current credentials stay open.
 
@@ -20,7 +20,7 @@ from libs.common.identity import Kind
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Database, Document, Session
 from services.auth.connections import UserConnections
-from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.device_keys import DeviceCopyStore
 from services.auth.tokens.writer import TokenWriter
 
 CONCURRENT_TENANTS, REVOCATIONS_PER_TURN = 4, 20
@@ -32,7 +32,7 @@ class Revocation:
     """A revocation: tokens older than `generation`, or the key of a device."""
 
     kind: Kind | None
-    """None to close connections only."""
+    """Kind of the principal whose tokens are revoked; None to close connections only."""
     subject: str
     generation: int = 0
     user: str = ""
@@ -66,8 +66,11 @@ class RevocationStore:
         cursor = await self._revocations.aggregate(stages)
         return [document["_id"] or "" async for document in cursor]
 
-    async def list_older(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
-        """Return the revocations of a turn, older than `seconds`, with ids, oldest first."""
+    async def list_turn(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
+        """Return up to `REVOCATIONS_PER_TURN` revocations of a tenant, with their ids.
+
+        They are older than `seconds`, the oldest first.
+        """
         old = {"tenant": tenant or None, **_age_query(seconds)}
         documents = await self._revocations.find(old).sort("at", 1).to_list(REVOCATIONS_PER_TURN)
         return [
@@ -83,8 +86,8 @@ class RevocationStore:
             for document in documents
         ]
 
-    async def postpone(self, identity: object) -> None:
-        """Reset the age of a revocation."""
+    async def reset_age(self, identity: object) -> None:
+        """Set the age of a revocation to 0, so that it is applied again later."""
         await self._revocations.update_one({"_id": identity}, {"$set": {"at": datetime.now(UTC)}})
 
     async def remove(self, identity: object) -> None:
@@ -98,7 +101,7 @@ def _age_query(seconds: float) -> Document:
 
 log = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 6.0
+SECOND_APPLY_SECONDS = 6.0
 """Seconds after which a revocation is applied again: longer than the data that Redis may lose and
 than NATS's timeout of a login (`auth_timeout`)."""
 SWEEP_SECONDS = 2.0
@@ -106,11 +109,11 @@ SWEEP_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Revoker:
-    """Applies revocations."""
+class RevocationApplier:
+    """Applies revocations to Redis and to open connections."""
 
     tokens: TokenWriter
-    copies: DeviceCopies
+    copies: DeviceCopyStore
     connections: UserConnections
 
     async def apply(self, revocation: Revocation) -> None:
@@ -118,48 +121,48 @@ class Revoker:
 
         The sweep closes connections that cannot be closed now.
         """
-        await self._forget(revocation)
+        await self._delete_from_redis(revocation)
         if revocation.user:
             try:
-                await self.connections.close(revocation.user)
+                await self.connections.close_revoked(revocation.user)
             except ThingwayError as error:
                 log.info(
                     "connections of %s were not closed yet, retrying: %s", revocation.user, error
                 )
 
-    async def sweep(self, intents: RevocationStore) -> None:
+    async def reapply_forever(self, intents: RevocationStore) -> None:
         """Repeat revocations periodically, fairly by tenant; runs in the lease holder."""
         tenants, settle = (
-            partial(intents.list_tenants, SETTLE_SECONDS),
-            partial(self.settle, intents),
+            partial(intents.list_tenants, SECOND_APPLY_SECONDS),
+            partial(self.reapply_old, intents),
         )
         await take_turns("revocations", CONCURRENT_TENANTS, tenants, settle, SWEEP_SECONDS)
 
-    async def settle(self, intents: RevocationStore, tenant: str) -> Steps:
+    async def reapply_old(self, intents: RevocationStore, tenant: str) -> Steps:
         """Apply a tenant's old revocations again and delete them.
 
         Revocations whose connections cannot be closed are postponed.
         """
-        while due := await intents.list_older(SETTLE_SECONDS, tenant):
+        while due := await intents.list_turn(SECOND_APPLY_SECONDS, tenant):
             for identity, revocation in due:
-                await self._forget(revocation)
+                await self._delete_from_redis(revocation)
                 try:
                     if revocation.user:
-                        await self.connections.close(revocation.user, ask_servers=True)
+                        await self.connections.close_revoked(revocation.user, ask_servers=True)
                 except ThingwayError as error:
                     log.warning(
                         "connections of %s were not closed, retrying: %s", revocation.user, error
                     )
-                    await intents.postpone(identity)
+                    await intents.reset_age(identity)
                 else:
                     await intents.remove(identity)
             yield
 
-    async def _forget(self, revocation: Revocation) -> None:
+    async def _delete_from_redis(self, revocation: Revocation) -> None:
         """Drop the device's copy or the subject's tokens in Redis."""
         if revocation.kind is Kind.DEVICE:
-            await self.copies.drop(revocation.subject)
+            await self.copies.delete(revocation.subject)
         elif revocation.kind is not None:
-            await self.tokens.revoke_subject(
+            await self.tokens.revoke_older_tokens(
                 revocation.kind, revocation.subject, revocation.generation
             )

@@ -15,16 +15,16 @@ from services.auth.callout.login_authorizer import LoginAuthorizer
 from services.auth.callout.service import Callout
 from services.auth.connections import offer_connections
 from services.auth.core import Core
-from services.auth.device_credentials import DeviceService, offer_devices
+from services.auth.device_credentials import DeviceCredentialService, offer_devices
 from services.auth.grants.access import AccessService, offer_access
 from services.auth.grants.console import GrantHandlers
 from services.auth.grants.deleted_resources import GrantSweep, create_deletion_consumer
-from services.auth.grants.listings import ResourceOwners, RoleListings
+from services.auth.grants.listings import ResourceOwnerClient, RoleListings
 from services.auth.grants.service import GrantService, offer_grants
 from services.auth.roles.service import RoleService
-from services.auth.sign_in.token_requests import ClientCredentials
+from services.auth.sign_in.token_requests import ClientCredentialsGrant
 from services.auth.sign_in.tokens import ApplicationTokenService, UserTokenService
-from services.auth.tokens.device_keys import FirstKeys
+from services.auth.tokens.device_keys import FirstKeyStore
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SignInHandlers:
     sign_in: UserTokenService
 
 
-def wire_sign_in(core: Core) -> SignInHandlers:
+def construct_sign_in(core: Core) -> SignInHandlers:
     """Construct the services that issue tokens."""
     settings = core.settings
     tokens = ApplicationTokenService(
@@ -46,7 +46,7 @@ def wire_sign_in(core: Core) -> SignInHandlers:
         refresh_life=settings.refresh_token_life,
     )
     sign_in = UserTokenService(
-        console=ClientCredentials(settings.console_client_id, settings.console_client_secret),
+        console=ClientCredentialsGrant(settings.console_client_id, settings.console_client_secret),
         accounts=core.accounts,
         hashes=core.hashes,
         throttle=core.throttle,
@@ -68,9 +68,9 @@ class GrantParts:
     deletions: BatchConsumer
 
 
-def wire_grants(core: Core, *, roles: RoleService) -> GrantParts:
+def construct_grants(core: Core, *, roles: RoleService) -> GrantParts:
     """Construct grants and offer their operations to other services."""
-    owners = ResourceOwners(core.rpc)
+    owners = ResourceOwnerClient(core.rpc)
     grants = GrantService(core.changes, roles, core.accounts, owners)
     access = AccessService(core.mongo, Accounts(core.mongo.direct), core.versions)
     offer_access(core.rpc_server, access)
@@ -91,7 +91,7 @@ class CalloutParts:
     rejected_logins: RejectedLogins
 
 
-def wire_callout(core: Core) -> CalloutParts:
+def construct_callout(core: Core) -> CalloutParts:
     """Construct the callout; offer operations on device credentials and connections."""
     settings, redis, bus = core.settings, core.redis, core.bus
     rejected_logins = RejectedLogins(redis)
@@ -103,8 +103,8 @@ def wire_callout(core: Core) -> CalloutParts:
         settings.nats_user,
         settings.nats_password,
     )
-    first_keys = FirstKeys(redis, settings.callout_seed)
-    devices = DeviceService(
+    first_keys = FirstKeyStore(redis, settings.callout_seed)
+    devices = DeviceCredentialService(
         core.devices, core.device_copies, first_keys, core.revoker, registry, rejected_logins
     )
     authorizer = LoginAuthorizer(

@@ -23,8 +23,8 @@ async def main() -> None:
     await serve(
         gateway,
         settings,
-        http=gateway.connections.protocol,
-        websocket=gateway.tunnels.protocol,
+        http=gateway.connections.create_protocol,
+        websocket=gateway.tunnels.create_protocol,
         tls=tls,
         headers=gateway.headers,
         more_ports=[settings.operations_port] if settings.operations_port else [],

@@ -20,22 +20,27 @@ from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
 from libs.common.tls import ServerTls, client_context, client_context_for, mqtt_addresses
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.access.cross_origin import CrossOrigin, browser_headers
-from services.gateway.access.gatekeeper import Gatekeeper, Limits
+from services.gateway.access.cross_origin import AllowedOrigins, build_security_headers
+from services.gateway.access.gatekeeper import RateLimiters, RequestAdmission
 from services.gateway.certificate_listeners import MqttListener, NatsListener
-from services.gateway.concurrency import Bounds, ConcurrencyLimiter
-from services.gateway.connections import Connections
-from services.gateway.docs.catalogue import Catalogue
+from services.gateway.concurrency import ConcurrencyLimiter, ProcessCapacity
+from services.gateway.connections import AddressConnections
+from services.gateway.docs.catalogue import DocumentCache
 from services.gateway.gateway import Gateway
 from services.gateway.metrics import Metrics
-from services.gateway.pages import ConsoleFiles, Readiness, create_pages, service_check
+from services.gateway.pages import (
+    ConsoleFiles,
+    ReadinessCache,
+    create_pages_application,
+    create_service_check,
+)
 from services.gateway.proxy.forward import Forwarder
 from services.gateway.rates import RateLimiter, Tarpit
 from services.gateway.routes import RouteTable
 from services.gateway.rpc import BackgroundRpcClient
 from services.gateway.settings import GatewaySettings, parse_upstreams
 from services.gateway.tunnel import Tunnels
-from services.gateway.upstream.service import Upstream
+from services.gateway.upstream.service import UpstreamService
 
 
 async def create_gateway(
@@ -53,17 +58,17 @@ async def create_gateway(
     redis = connect_redis(settings.redis_url)
     traced = telemetry.tracing is not None
 
-    async def start_usage_reports(bus: Bus) -> None:
+    async def answer_usage_requests(bus: Bus) -> None:
         await report_usage(bus, concurrency.measure_usage)
 
-    rpc = BackgroundRpcClient(settings, start_usage_reports)
+    rpc = BackgroundRpcClient(settings, answer_usage_requests)
     session = ClientSession(
         cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=client_context(settings.ca_file))
     )
-    bounds = _process_bounds(settings)
+    bounds = _compute_capacity(settings)
     concurrency, tarpit = ConcurrencyLimiter(LimitsCache(rpc), bounds), Tarpit()
     upstreams = {
-        name: Upstream(
+        name: UpstreamService(
             name,
             base,
             metrics,
@@ -89,20 +94,22 @@ async def create_gateway(
             await stack.enter_async_context(run_in_background(rejected_logins.run()))
             if tls is not None:
                 for port, listener in listeners:
-                    await stack.enter_async_context(listener.opened(settings.host, port, tls))
+                    await stack.enter_async_context(listener.listen(settings.host, port, tls))
             yield
 
     checks = {"redis": partial(check_redis, redis)} | {
-        name: service_check(session, base) for name, base in {**addresses, **watched}.items()
+        name: create_service_check(session, base) for name, base in {**addresses, **watched}.items()
     }
-    gatekeeper = Gatekeeper(
+    gatekeeper = RequestAdmission(
         TokenReader(redis),
         DeviceKeyReader(redis, rpc, partial(rejected_logins.record, over="HTTP")),
         AccessReader(rpc),
-        _limits(redis, settings),
+        _create_rate_limiters(redis, settings),
     )
     signer = HeaderSigner(settings.internal_private_key)
-    connections = Connections(proxies, min(settings.address_connections, max(1, open_files() // 4)))
+    connections = AddressConnections(
+        proxies, min(settings.address_connections, max(1, open_files() // 4))
+    )
     listeners = _certificate_listeners(settings, connections)
     return Gateway(
         routes=routes,
@@ -123,17 +130,19 @@ async def create_gateway(
             ca_file=settings.ca_file,
         ),
         proxies=proxies,
-        cross_origin=CrossOrigin(settings.allowed_origins),
-        pages=create_pages(
-            Readiness(checks),
-            Catalogue(session, addresses, routes.routes),
+        cross_origin=AllowedOrigins(settings.allowed_origins),
+        pages=create_pages_application(
+            ReadinessCache(checks),
+            DocumentCache(session, addresses, routes.routes),
             telemetry,
             lifespan,
             ConsoleFiles() if settings.console == "on" else None,
             operations_port=settings.operations_port,
         ),
         metrics=metrics,
-        headers=browser_headers(settings.hsts, settings.host, has_certificate=tls is not None),
+        headers=build_security_headers(
+            settings.hsts, settings.host, has_certificate=tls is not None
+        ),
         traced=traced,
         max_body=settings.max_body,
         max_header=settings.max_header,
@@ -141,7 +150,7 @@ async def create_gateway(
 
 
 def _certificate_listeners(
-    settings: GatewaySettings, connections: Connections
+    settings: GatewaySettings, connections: AddressConnections
 ) -> list[tuple[int, MqttListener | NatsListener]]:
     """Return the enabled listeners for devices with a certificate, with their ports."""
     passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
@@ -156,8 +165,8 @@ def _certificate_listeners(
     return [(port, listener) for port, listener in listeners if port]
 
 
-def _limits(redis: Redis, settings: GatewaySettings) -> Limits:
-    return Limits(
+def _create_rate_limiters(redis: Redis, settings: GatewaySettings) -> RateLimiters:
+    return RateLimiters(
         principal=RateLimiter(
             redis, "principal", rate=settings.principal_rate, burst=settings.principal_burst
         ),
@@ -168,10 +177,10 @@ def _limits(redis: Redis, settings: GatewaySettings) -> Limits:
     )
 
 
-def _process_bounds(settings: GatewaySettings) -> Bounds:
-    """Return the limits of the process. A long poll or a WebSocket opens two files."""
+def _compute_capacity(settings: GatewaySettings) -> ProcessCapacity:
+    """Return the process's capacity for its open-file limit; a poll opens two files."""
     files = open_files()
-    return Bounds(
+    return ProcessCapacity(
         requests=settings.upstream_requests,
         polls=min(settings.upstream_polls, files // 3),
         websockets=min(settings.websockets, files // 8),

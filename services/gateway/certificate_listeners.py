@@ -23,8 +23,8 @@ from libs.common.identity.header import PassSigner
 from libs.common.limits.tenants import SlotLimit
 from libs.common.mqtt import PacketError, connect_end, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, client_context_for, peer_certificate
-from services.gateway.connections import Connections
-from services.gateway.tunnel import TunnelConnection
+from services.gateway.connections import AddressConnections
+from services.gateway.tunnel import TunnelEnd
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class MqttListener:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: AddressConnections,
         passes: PassSigner,
         upstream: Sequence[Mapping[str, Any]],
         connect_timeout: float,
@@ -48,7 +48,7 @@ class MqttListener:
         """The connected clients."""
 
     @asynccontextmanager
-    async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
+    async def listen(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
         """Accept connections; raise OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
@@ -62,7 +62,7 @@ class MqttListener:
                 client.transport.close()
             await server.wait_closed()
 
-    async def connect(self) -> TunnelConnection:
+    async def connect(self) -> TunnelEnd:
         """Connect to the first nats-server that answers; raise OSError or TimeoutError."""
         failed: Exception = OSError("no NATS server is configured")
         loop = asyncio.get_running_loop()
@@ -70,7 +70,7 @@ class MqttListener:
             host, port, tls = listener["hostname"], listener["port"], listener["tls_context"]
             try:
                 async with asyncio.timeout(self._timeout):
-                    _, server = await loop.create_connection(TunnelConnection, host, port, ssl=tls)
+                    _, server = await loop.create_connection(TunnelEnd, host, port, ssl=tls)
             except (OSError, TimeoutError) as error:
                 failed = error
             else:
@@ -78,7 +78,7 @@ class MqttListener:
         raise failed
 
 
-class MqttClientConnection(TunnelConnection):
+class MqttClientConnection(TunnelEnd):
     """The connection of a client, whose first packet is parsed."""
 
     def __init__(self, listener: MqttListener) -> None:
@@ -94,7 +94,7 @@ class MqttClientConnection(TunnelConnection):
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         slot_limit = self._listener.connections.find_slot_limit(peer[0] if peer else "unknown")
-        if slot_limit is not None and not self._listener.connections.admit(slot_limit):
+        if slot_limit is not None and not self._listener.connections.occupy_slot(slot_limit):
             self.transport.close()
             return
         self._slot_limit = slot_limit
@@ -108,34 +108,34 @@ class MqttClientConnection(TunnelConnection):
             return
         self._head += data
         try:
-            head = self._complete()
+            head = self._take_first_data()
         except PacketError as error:
             log.info("certificates: %s", error)
             self.transport.abort()
             return
         if head is not None:
-            self._stop_waiting()
+            self._cancel_timeout()
             self.transport.pause_reading()
-            self._joining = asyncio.ensure_future(self._join(head))
+            self._joining = asyncio.ensure_future(self._connect_server(head))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the slot of the connection."""
-        self._stop_waiting()
+        self._cancel_timeout()
         if self._slot_limit is not None:
-            self._listener.connections.release(self._slot_limit)
+            self._listener.connections.release_slot(self._slot_limit)
             self._slot_limit = None
         self._listener.clients.discard(self)
         super().connection_lost(exc)
 
-    def _complete(self) -> bytes | None:
-        """Return the first data for nats-server; None while the CONNECT is incomplete."""
+    def _take_first_data(self) -> bytes | None:
+        """Return the received data with a rewritten CONNECT; None until it is complete."""
         end = connect_end(self._head)
         if end is None or len(self._head) < end:
             return None
         packet, rest = self._head[:end], self._head[end:]
-        return self._with_pass(packet) + rest
+        return self._add_pass(packet) + rest
 
-    def _with_pass(self, packet: bytes) -> bytes:
+    def _add_pass(self, packet: bytes) -> bytes:
         """Return a CONNECT that logs in the device of a certificate without a password.
 
         Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and
@@ -148,12 +148,12 @@ class MqttClientConnection(TunnelConnection):
             return packet
         return connect.with_login(certificate.subject, self._listener.passes.sign(certificate))
 
-    def _stop_waiting(self) -> None:
+    def _cancel_timeout(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    async def _join(self, head: bytes) -> None:
+    async def _connect_server(self, head: bytes) -> None:
         try:
             server = await self._listener.connect()
         except (OSError, TimeoutError) as error:
@@ -168,29 +168,31 @@ class MqttClientConnection(TunnelConnection):
         self.transport.resume_reading()
 
 
-_CREDENTIAL_FIELDS = ("pass", "auth_token", "jwt", "nkey")
+_NATS_CREDENTIAL_FIELDS = ("pass", "auth_token", "jwt", "nkey")
 _MAX_PART_BYTES = 64 * 1024
 StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class NotNatsError(ValueError):
-    """A line with an unexpected operation."""
+class UnexpectedOperationError(ValueError):
+    """A line of the NATS protocol with another operation than expected."""
 
 
-def encrypted_info(line: bytes) -> bytes:
+def build_client_info(line: bytes) -> bytes:
     """Return nats-server's INFO with TLS required and without other servers."""
-    info = _decode(line, b"INFO ") | {"tls_required": True}
+    info = _decode_operation(line, b"INFO ") | {"tls_required": True}
     info.pop("connect_urls", None)
     return b"INFO " + msgspec.json.encode(info) + b"\r\n"
 
 
-def with_pass(line: bytes, certificate: PeerCertificate | None, passes: PassSigner) -> bytes:
+def add_pass_to_connect(
+    line: bytes, certificate: PeerCertificate | None, passes: PassSigner
+) -> bytes:
     """Return a CONNECT that logs in the device of a certificate without a credential.
 
     Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and rejected.
     """
-    options = _decode(line, b"CONNECT ")
-    if certificate is None or any(options.get(name) for name in _CREDENTIAL_FIELDS):
+    options = _decode_operation(line, b"CONNECT ")
+    if certificate is None or any(options.get(name) for name in _NATS_CREDENTIAL_FIELDS):
         return line
     if options.get("user") not in {None, "", certificate.subject}:
         return line
@@ -203,7 +205,7 @@ class NatsListener:
 
     def __init__(
         self,
-        connections: Connections,
+        connections: AddressConnections,
         passes: PassSigner,
         urls: str,
         ca_file: str,
@@ -219,7 +221,7 @@ class NatsListener:
         self._open: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def opened(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
+    async def listen(self, host: str, port: int, tls: ServerTls) -> AsyncIterator[None]:
         """Accept connections; raise OSError if the port is in use."""
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -239,29 +241,31 @@ class NatsListener:
     async def _serve(self, client: StreamPair, tls: ServerTls) -> None:
         peer = client[1].get_extra_info("peername")
         slot_limit = self._connections.find_slot_limit(peer[0] if peer else "unknown")
-        if slot_limit is not None and not self._connections.admit(slot_limit):
+        if slot_limit is not None and not self._connections.occupy_slot(slot_limit):
             client[1].close()
             return
         try:
             async with asyncio.timeout(HEAD_TIMEOUT):
-                server = await self._join(client, tls)
-            await asyncio.gather(_pipe(client[0], server[1]), _pipe(server[0], client[1]))
+                server = await self._connect_client(client, tls)
+            await asyncio.gather(
+                _copy_until_closed(client[0], server[1]), _copy_until_closed(server[0], client[1])
+            )
         except (OSError, EOFError, TimeoutError, ValueError) as error:
             log.info("certificates: a NATS connection was closed early: %r", error)
         finally:
             client[1].close()
             if slot_limit is not None:
-                self._connections.release(slot_limit)
+                self._connections.release_slot(slot_limit)
 
-    async def _join(self, client: StreamPair, tls: ServerTls) -> StreamPair:
+    async def _connect_client(self, client: StreamPair, tls: ServerTls) -> StreamPair:
         """Read the CONNECT of a client over TLS; return the connection to its server."""
         server, info = await self._connect()
         try:
-            client[1].write(encrypted_info(info))
+            client[1].write(build_client_info(info))
             await client[1].start_tls(tls.context)
             certificate = peer_certificate(client[1].transport)
             line = await client[0].readuntil(b"\n")
-            server[1].write(with_pass(line, certificate, self._passes))
+            server[1].write(add_pass_to_connect(line, certificate, self._passes))
         except BaseException:
             server[1].close()
             raise
@@ -285,7 +289,7 @@ class NatsListener:
         raise failed
 
 
-async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _copy_until_closed(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     """Copy data from `source` to `sink` until one is closed, with back pressure."""
     try:
         while data := await source.read(_MAX_PART_BYTES):
@@ -295,7 +299,7 @@ async def _pipe(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         sink.close()
 
 
-def _decode(line: bytes, verb: bytes) -> dict[str, Any]:
+def _decode_operation(line: bytes, verb: bytes) -> dict[str, Any]:
     if line[: len(verb)].upper() != verb:
-        raise NotNatsError(f"expected {verb.decode()}. Got {line[:20]!r}")
+        raise UnexpectedOperationError(f"expected {verb.decode()}. Got {line[:20]!r}")
     return msgspec.json.decode(line[len(verb) :], type=dict[str, Any])

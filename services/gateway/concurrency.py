@@ -21,8 +21,8 @@ POLL_RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """The capacity of the process."""
+class ProcessCapacity:
+    """Maximum numbers of concurrent uses of this process."""
 
     requests: int
     """Requests to one service."""
@@ -37,32 +37,32 @@ UseKind = Literal["requests", "polls", "websockets"]
 prefix `each_`."""
 
 
-class _Kind(NamedTuple):
-    """A kind of concurrent use."""
+class _UseLimits(NamedTuple):
+    """Counts and limits of one concurrent use (`UseKind`)."""
 
     counts: SlotCounts
     each_name: str
-    """The field for a principal in camelCase."""
+    """Name of the limit per principal, such as `eachPolls`."""
     maximum: int
-    """Maximum share of a tenant in the capacity of the process."""
+    """Maximum number for one tenant: three quarters of the process's capacity."""
     again: float
     """Seconds after which a rejected caller may retry."""
 
 
-def _create_kind(name: str, whole: int, again: float) -> _Kind:
-    return _Kind(SlotCounts(), f"each{name.capitalize()}", max(1, whole * 3 // 4), again)
+def _create_use_limits(name: str, whole: int, again: float) -> _UseLimits:
+    return _UseLimits(SlotCounts(), f"each{name.capitalize()}", max(1, whole * 3 // 4), again)
 
 
 class ConcurrencyLimiter:
-    """Occupies slots for a caller, or rejects it."""
+    """Limits concurrent requests, polls and WebSockets per caller and tenant."""
 
-    def __init__(self, limits_cache: LimitsCache, bounds: Bounds) -> None:
+    def __init__(self, limits_cache: LimitsCache, bounds: ProcessCapacity) -> None:
         self._known = limits_cache
         self._bounds = bounds
-        self._kinds: dict[UseKind, _Kind] = {
-            "requests": _create_kind("requests", bounds.requests, RETRY_SECONDS),
-            "polls": _create_kind("polls", bounds.polls, POLL_RETRY_SECONDS),
-            "websockets": _create_kind("websockets", bounds.websockets, POLL_RETRY_SECONDS),
+        self._kinds: dict[UseKind, _UseLimits] = {
+            "requests": _create_use_limits("requests", bounds.requests, RETRY_SECONDS),
+            "polls": _create_use_limits("polls", bounds.polls, POLL_RETRY_SECONDS),
+            "websockets": _create_use_limits("websockets", bounds.websockets, POLL_RETRY_SECONDS),
         }
         self._strangers = SlotCounts()
         self._nameless = SlotCounts()

@@ -8,14 +8,14 @@ from libs.common.limits import address_key
 from libs.common.limits.tenants import SlotCounts, SlotLimit
 from libs.common.tls import peer_certificate
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.access.gatekeeper import CERTIFICATE_KEY
+from services.gateway.access.gatekeeper import CERTIFICATE_STATE_KEY
 from services.gateway.tunnel import WebSocketClientConnection
 
 _RETRY_SECONDS = 5.0
 """Seconds after which a client of an address with too many connections may retry."""
 
 
-class Connections:
+class AddressConnections:
     """Counts open connections by address, except connections of trusted proxies."""
 
     def __init__(self, proxies: TrustedProxies, maximum: int) -> None:
@@ -23,21 +23,21 @@ class Connections:
         self._maximum = maximum
         self._open = SlotCounts()
 
-    def protocol(self, *args: Any, **options: Any) -> "CountedProtocol":
+    def create_protocol(self, *args: Any, **options: Any) -> "CountedProtocol":
         """Return the protocol of a connection; called by uvicorn."""
         return CountedProtocol(self, *args, **options)
 
     def find_slot_limit(self, peer: str) -> SlotLimit | None:
-        """Return the slot limit for a connection from `peer`; None if it is not counted."""
-        if self._proxies.trusts(peer):
+        """Return the slot limit for a connection from `peer`; None for a trusted proxy."""
+        if self._proxies.is_trusted(peer):
             return None
         return address_key(peer), self._maximum, "connections"
 
-    def admit(self, slot_limit: SlotLimit) -> bool:
+    def occupy_slot(self, slot_limit: SlotLimit) -> bool:
         """Count a connection; return False if its address has too many."""
         return self._open.occupy((slot_limit,)) is None
 
-    def release(self, slot_limit: SlotLimit) -> None:
+    def release_slot(self, slot_limit: SlotLimit) -> None:
         """Release the slot of a closed connection."""
         self._open.release((slot_limit,))
 
@@ -45,7 +45,7 @@ class Connections:
 class CountedProtocol(BoundedProtocol):
     """A connection of a client, rejected if its address has too many."""
 
-    def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
+    def __init__(self, connections: AddressConnections, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._connection_counts = connections
         self._slot_limit: SlotLimit | None = None
@@ -56,7 +56,7 @@ class CountedProtocol(BoundedProtocol):
         slot_limit = self._connection_counts.find_slot_limit(
             self.client[0] if self.client else "unknown"
         )
-        if slot_limit is not None and not self._connection_counts.admit(slot_limit):
+        if slot_limit is not None and not self._connection_counts.occupy_slot(slot_limit):
             message = "this address has too many open connections"
             error = TooManyRequests(message, retry_after=_RETRY_SECONDS)
             transport.write(error_response(error, headers=self.server_state.default_headers))
@@ -65,7 +65,7 @@ class CountedProtocol(BoundedProtocol):
         self._slot_limit = slot_limit
         certificate = peer_certificate(transport)
         if certificate is not None:
-            self.app_state = {**self.app_state, CERTIFICATE_KEY: certificate}
+            self.app_state = {**self.app_state, CERTIFICATE_STATE_KEY: certificate}
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the slot of the connection."""
@@ -81,5 +81,5 @@ class CountedProtocol(BoundedProtocol):
 
     def _release(self) -> None:
         if self._slot_limit is not None:
-            self._connection_counts.release(self._slot_limit)
+            self._connection_counts.release_slot(self._slot_limit)
             self._slot_limit = None

@@ -28,31 +28,31 @@ from libs.common.http.request import (
 from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.tracing import TRACE, begin_trace, mark_failed
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.access.cross_origin import CrossOrigin, is_preflight
+from services.gateway.access.cross_origin import AllowedOrigins, is_preflight
 from services.gateway.access.gatekeeper import (
-    ADMISSION_SECONDS,
-    CERTIFICATE_KEY,
-    Gatekeeper,
-    redis_error,
+    CERTIFICATE_STATE_KEY,
+    MAX_ADMISSION_SECONDS,
+    RequestAdmission,
+    redis_unavailable_error,
 )
 from services.gateway.concurrency import ConcurrencyLimiter, principal_key
-from services.gateway.connections import Connections
+from services.gateway.connections import AddressConnections
 from services.gateway.metrics import Metrics
-from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.forward import Exchange, Forwarder, RequestWatch, reject
+from services.gateway.proxy.body import ClientDisconnected, RequestBody
+from services.gateway.proxy.forward import Exchange, Forwarder, RequestWatch, send_error
 from services.gateway.rates import Tarpit
 from services.gateway.routes import Route, RouteTable
 from services.gateway.tunnel import Tunnels
 
 log = logging.getLogger(__name__)
 
-PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+PROBE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Pages without a rate limit, which answer even without Redis."""
-FIRST_FAILURE = 400
+FIRST_FAILED_STATUS = 400
 """The lowest status of a failed request."""
-PAGES = "page"
-"""The log name of the gateway's own answers."""
-CLIENT_CLOSED = 499
+PAGES_LOG_NAME = "page"
+"""The route name in logs for the gateway's own pages."""
+CLIENT_CLOSED_STATUS = 499
 """The metrics status of an exchange whose client closed the connection."""
 
 
@@ -61,14 +61,14 @@ class Gateway:
     """The ASGI application of the gateway."""
 
     routes: RouteTable
-    gatekeeper: Gatekeeper
+    gatekeeper: RequestAdmission
     concurrency: ConcurrencyLimiter
     tarpit: Tarpit
     forwarder: Forwarder
     proxies: TrustedProxies
-    cross_origin: CrossOrigin
+    cross_origin: AllowedOrigins
     pages: ASGIApp
-    connections: Connections
+    connections: AddressConnections
     """Counts the connections of the server."""
     tunnels: Tunnels
     """Handles WebSocket clients, which the server passes on before this application."""
@@ -86,7 +86,7 @@ class Gateway:
             await self.pages(scope, receive, send)
             return
         if self.cross_origin.on:
-            send = self.cross_origin.add_headers(scope, send)
+            send = self.cross_origin.add_headers_on_send(scope, send)
         route = self.routes.find(scope["raw_path"])
         if scope["method"] == "OPTIONS" and is_preflight(headers := dict(scope["headers"])):
             await self._answer_preflight(headers, scope, receive, send)
@@ -111,21 +111,21 @@ class Gateway:
         """Forward a request to its service, count the result, and return the status."""
         started = time.perf_counter()
         headers = dict(scope["headers"])
-        request_id = _identify(scope)
+        request_id = _assign_new_request_id(scope)
         body = RequestBody(receive, headers, route.max_body or self.max_body)
         exchange = Exchange(
             route=route,
             scope=scope,
             headers=headers,
-            origin=self.proxies.origin(scope, headers),
+            origin=self.proxies.find_origin(scope, headers),
             body=body,
             watch=RequestWatch(receive, body),
             request_id=request_id,
         )
         try:
             status = await self._run_exchange(exchange, send)
-        except ClientGone:
-            status = CLIENT_CLOSED
+        except ClientDisconnected:
+            status = CLIENT_CLOSED_STATUS
         finally:
             exchange.watch.stop()
         self.metrics.count_request(
@@ -136,10 +136,10 @@ class Gateway:
     async def _run_exchange(self, exchange: Exchange, send: Send) -> int:
         try:
             await self._admit(exchange)
-            slots = self._hold_slot(exchange)
+            slots = self._occupy_slots(exchange)
             try:
                 status = await self.forwarder.forward(exchange, send)
-                if status >= FIRST_FAILURE:
+                if status >= FIRST_FAILED_STATUS:
                     log_failure(status, exchange.scope["method"], exchange.route.name)
                 return status
             finally:
@@ -148,7 +148,7 @@ class Gateway:
             answered_error = error
         except asyncio.CancelledError as cancelled:
             answered_error = exchange.watch.find_error(cancelled)
-        except ClientGone:
+        except ClientDisconnected:
             raise
         except Exception:
             log.exception("request %s failed", exchange.request_id)
@@ -159,8 +159,8 @@ class Gateway:
             log_rejection(answered_error, exchange.scope["method"], exchange.route.name)
             exchange.watch.stop()
             if isinstance(answered_error, TooManyRequests):
-                await self.tarpit.wait(_caller_key(exchange))
-            await reject(
+                await self.tarpit.delay_rejection(_rejection_key(exchange))
+            await send_error(
                 send,
                 answered_error,
                 path=exchange.path.decode("latin-1"),
@@ -173,8 +173,8 @@ class Gateway:
     async def _admit(self, exchange: Exchange) -> None:
         scope = exchange.scope
         self._check_header_size(scope)
-        exchange.body.check()
-        exchange.watch.limit(ADMISSION_SECONDS, redis_error)
+        exchange.body.require_acceptable()
+        exchange.watch.set_deadline(MAX_ADMISSION_SECONDS, redis_unavailable_error)
         token, exchange.query = split_query_token(scope["query_string"])
         exchange.principal = await self.gatekeeper.admit(
             exchange.route,
@@ -182,17 +182,17 @@ class Gateway:
             exchange.origin,
             exchange.headers.get(b"authorization"),
             token if exchange.route.takes_query_token else None,
-            scope["state"].get(CERTIFICATE_KEY),
+            scope["state"].get(CERTIFICATE_STATE_KEY),
         )
 
-    def _hold_slot(self, exchange: Exchange) -> HeldSlots:
+    def _occupy_slots(self, exchange: Exchange) -> HeldSlots:
         """Occupy the slots of the request; raise `TooManyRequests`."""
         route, principal = exchange.route, exchange.principal
         if principal is None:
             return self.concurrency.acquire_anonymous(
-                route, exchange.path, exchange.origin.limit_key
+                route, exchange.path, exchange.origin.rate_limit_key
             )
-        exchange.wait = route.wait(exchange.path, exchange.query)
+        exchange.wait = route.read_poll_seconds(exchange.path, exchange.query)
         return self.concurrency.acquire("polls" if exchange.wait else "requests", principal)
 
     def _check_header_size(self, scope: HTTPScope) -> None:
@@ -211,8 +211,8 @@ class Gateway:
                 f"pages of {origin.decode('latin-1'):.100} may not call this API"
             )
         if await self._admit_request(headers, scope, receive, send, answered_error):
-            fields = self.cross_origin.preflight_headers(headers)
-            send = _with_id(scope, send)
+            fields = self.cross_origin.build_preflight_headers(headers)
+            send = _add_request_id_on_send(scope, send)
             await send({"type": "http.response.start", "status": 204, "headers": fields})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -220,7 +220,7 @@ class Gateway:
         """Answer with a page of the gateway, or its 404."""
         headers = dict(scope["headers"])
         if await self._admit_request(headers, scope, receive, send):
-            await self.pages(scope, receive, _with_id(scope, send))
+            await self.pages(scope, receive, _add_request_id_on_send(scope, send))
 
     async def _admit_request(
         self,
@@ -230,31 +230,33 @@ class Gateway:
         send: Send,
         answered_error: ThingwayError | None = None,
     ) -> bool:
-        """Return whether the gateway may answer a request itself, else reject it."""
-        request_id = _identify(scope)
+        """Return whether a request for an own page is admitted, else reject it."""
+        request_id = _assign_new_request_id(scope)
         body = RequestBody(receive, headers, self.max_body)
         try:
             self._check_header_size(scope)
-            body.check()
-            if scope["path"] not in PROBES:
-                await self.gatekeeper.admit_page(self.proxies.origin(scope, headers).limit_key)
+            body.require_acceptable()
+            if scope["path"] not in PROBE_PATHS:
+                await self.gatekeeper.admit_page(
+                    self.proxies.find_origin(scope, headers).rate_limit_key
+                )
             if answered_error is not None:
                 raise answered_error
         except ThingwayError as error:
-            log_rejection(error, scope["method"], PAGES)
-            await reject(send, error, path=scope["path"], request_id=request_id, body=body)
+            log_rejection(error, scope["method"], PAGES_LOG_NAME)
+            await send_error(send, error, path=scope["path"], request_id=request_id, body=body)
             return False
         return True
 
 
-def _identify(scope: HTTPScope) -> str:
-    """Set a new request id, ignoring any id from the client; return it."""
+def _assign_new_request_id(scope: HTTPScope) -> str:
+    """Assign a new request id, also if the client sent one; return it."""
     extra: dict[str, Any] = scope  # type: ignore[assignment]
     extra[REQUEST_ID] = new_request_id()
     return assign_request_id(scope)
 
 
-def _with_id(scope: HTTPScope, send: Send) -> Send:
+def _add_request_id_on_send(scope: HTTPScope, send: Send) -> Send:
     """Return a `send` that adds the request id to the answer."""
     field = (REQUEST_ID_HEADER.encode(), assign_request_id(scope).encode())
 
@@ -266,7 +268,7 @@ def _with_id(scope: HTTPScope, send: Send) -> Send:
     return add
 
 
-def _caller_key(exchange: Exchange) -> str:
+def _rejection_key(exchange: Exchange) -> str:
     """Return the key by which rejections are counted."""
     principal = exchange.principal
-    return exchange.origin.limit_key if principal is None else principal_key(principal)
+    return exchange.origin.rate_limit_key if principal is None else principal_key(principal)

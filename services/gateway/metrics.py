@@ -4,7 +4,22 @@ from collections.abc import Iterable
 
 from opentelemetry import metrics
 
-_BOUNDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0]
+_LATENCY_BUCKET_SECONDS = [
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+]
 """Upper bounds of the latency buckets, in seconds."""
 
 
@@ -12,7 +27,7 @@ REQUESTS_PER_SAMPLE = 10
 """One of this number of requests is timed, because recording costs 7 µs, a tenth of a request."""
 
 
-class _Tally:
+class _RequestTally:
     """The requests of a route, service and status class."""
 
     def __init__(self, route: str, upstream: str, status: int) -> None:
@@ -34,7 +49,7 @@ class Metrics:
             "thingway.gateway.latency",
             unit="s",
             description=f"Time to answer; one request in {REQUESTS_PER_SAMPLE} is measured",
-            explicit_bucket_boundaries_advisory=_BOUNDS,
+            explicit_bucket_boundaries_advisory=_LATENCY_BUCKET_SECONDS,
         )
         self._limited = meter.create_counter(
             "thingway.gateway.limited", description="Requests rejected with 429, by route"
@@ -43,14 +58,14 @@ class Metrics:
             "thingway.gateway.upstream.failures",
             description="Exchanges that a service failed, by service and status",
         )
-        self._tallies: dict[tuple[str, str, int], _Tally] = {}
+        self._tallies: dict[tuple[str, str, int], _RequestTally] = {}
 
     def count_request(self, route: str, upstream: str, status: int, seconds: float) -> None:
         """Count a request that was answered with `status` after `seconds`."""
         key = (route, upstream, status // 100)
         tally = self._tallies.get(key)
         if tally is None:
-            tally = self._tallies[key] = _Tally(*key)
+            tally = self._tallies[key] = _RequestTally(*key)
         if tally.count % REQUESTS_PER_SAMPLE == 0:
             self._latency.record(seconds, tally.attributes)
         tally.count += 1

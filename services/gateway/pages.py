@@ -33,9 +33,9 @@ from libs.common.http.request import HttpRequest
 from libs.common.http.static import YEAR, StaticDocument
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
-from services.gateway.docs.catalogue import Catalogue
-from services.gateway.docs.document import DOCUMENTS
-from services.gateway.routes import API
+from services.gateway.docs.catalogue import DocumentCache
+from services.gateway.docs.document import API_BY_FILE_NAME
+from services.gateway.routes import API_PREFIX
 
 _MEDIA_TYPES = {
     ".css": "text/css",
@@ -47,11 +47,11 @@ _MEDIA_TYPES = {
 }
 log = logging.getLogger(__name__)
 
-CACHE_SECONDS = 1.0
-"""Seconds for which states are cached."""
+STATES_CACHE_SECONDS = 1.0
+"""Seconds for which the states of dependencies are cached."""
 
 
-def service_check(session: ClientSession, base: URL) -> Check:
+def create_service_check(session: ClientSession, base: URL) -> Check:
     """Return a check that a service is ready; the check returns its version."""
 
     timeout = ClientTimeout(total=CHECK_TIMEOUT)
@@ -65,8 +65,8 @@ def service_check(session: ClientSession, base: URL) -> Check:
     return check
 
 
-class Readiness:
-    """The state of each dependency: `ok`, `ok: 0.2.0` for a service, or a failure."""
+class ReadinessCache:
+    """The cached state by dependency: `ok`, `ok: 0.2.0` for a service, or a failure."""
 
     def __init__(self, checks: Mapping[str, Check]) -> None:
         self._checks = checks
@@ -77,7 +77,7 @@ class Readiness:
     async def states(self) -> dict[str, str]:
         """Return the state of every dependency, cached for a second; log new failures."""
         async with self._lock:
-            if time.monotonic() - self._at > CACHE_SECONDS:
+            if time.monotonic() - self._at > STATES_CACHE_SECONDS:
                 before, self._states = self._states, await check_all("gateway", self._checks)
                 for name, state in self._states.items():
                     if not is_ready(state) and is_ready(before.get(name, OK)):
@@ -86,14 +86,15 @@ class Readiness:
             return self._states
 
 
-BUILT_CONSOLE = Path(__file__).parents[2] / "console" / "dist"
-CSP = "Content-Security-Policy"
-CONSOLE_POLICY = {
-    CSP: "default-src 'self'; img-src 'self' data: blob:; form-action 'self'; worker-src 'self'",
+CONSOLE_FOLDER = Path(__file__).parents[2] / "console" / "dist"
+CSP_HEADER = "Content-Security-Policy"
+CONSOLE_POLICY_HEADERS = {
+    CSP_HEADER: "default-src 'self'; img-src 'self' data: blob:; form-action 'self'; "
+    "worker-src 'self'",
     "Permissions-Policy": "camera=(self), display-capture=(), geolocation=(), microphone=()",
 }
 """The policy of the console: only files of this origin are loaded, no inline code runs, and only
-the camera is used, for QR codes. `browser_headers` adds what applies to all answers."""
+the camera is used, for QR codes. `build_security_headers` adds what applies to all answers."""
 
 
 def _read_page(
@@ -105,9 +106,9 @@ def _read_page(
 class ConsoleFiles:
     """The files below `built`, in memory; empty if the console was not built."""
 
-    def __init__(self, built: Path = BUILT_CONSOLE) -> None:
+    def __init__(self, built: Path = CONSOLE_FOLDER) -> None:
         page = built / "index.html"
-        self.page = _read_page(page, policy=CONSOLE_POLICY) if page.is_file() else None
+        self.page = _read_page(page, policy=CONSOLE_POLICY_HEADERS) if page.is_file() else None
         worker = built / "sw.js"
         self.worker = _read_page(worker) if worker.is_file() else None
         """The service worker, which browsers request each time, because it lists the files of this
@@ -120,22 +121,26 @@ class ConsoleFiles:
         """Files whose names depend on their content, so that they never change."""
 
 
-_DAY = 86400
-POLICY = {CSP: "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"}
+_DAY_SECONDS = 86400
+PAGE_POLICY_HEADERS = {
+    CSP_HEADER: "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
+}
 """The policy of pages: only files of this origin are loaded."""
 
 
-FILES = {
-    path.name: _read_page(path, 0, POLICY) if path.suffix == ".html" else _read_page(path, _DAY)
+DOCUMENTATION_FILES = {
+    path.name: _read_page(path, 0, PAGE_POLICY_HEADERS)
+    if path.suffix == ".html"
+    else _read_page(path, _DAY_SECONDS)
     for path in (Path(__file__).parent / "docs" / "static").iterdir()
     if path.suffix in _MEDIA_TYPES
 }
 """The pages `start.html` and `docs.html`, and the files that they load."""
 
 
-def create_pages(
-    readiness: Readiness,
-    catalogue: Catalogue,
+def create_pages_application(
+    readiness: ReadinessCache,
+    catalogue: DocumentCache,
     telemetry: Telemetry,
     lifespan: Callable[[Litestar], AbstractAsyncContextManager[None]],
     console: ConsoleFiles | None = None,
@@ -149,10 +154,10 @@ def create_pages(
     """
     return HttpApplication(
         route_handlers=[
-            *_probe_handlers(readiness, telemetry, operations_port),
-            *_console_handlers(console),
-            *_documentation_handlers(catalogue),
-            upgrade_needed,
+            *_create_probe_handlers(readiness, telemetry, operations_port),
+            *_create_console_handlers(console),
+            *_create_documentation_handlers(catalogue),
+            reject_plain_request,
         ],
         exception_handlers=HANDLERS,
         lifespan=[lifespan],
@@ -161,8 +166,8 @@ def create_pages(
     )
 
 
-@get(["/websocket", f"{API.decode()}/websocket", WS_PATH])
-async def upgrade_needed() -> None:
+@get(["/websocket", f"{API_PREFIX.decode()}/websocket", WS_PATH])
+async def reject_plain_request() -> None:
     """Reject a plain request to a WebSocket path; upgrades are handled before."""
     raise InvalidInput("must be websocket: this path accepts only WebSockets", field="Upgrade")
 
@@ -173,8 +178,8 @@ def local_port(scope: HTTPScope) -> int:
     return port or 0
 
 
-def _probe_handlers(
-    readiness: Readiness, telemetry: Telemetry, operations_port: int
+def _create_probe_handlers(
+    readiness: ReadinessCache, telemetry: Telemetry, operations_port: int
 ) -> list[ControllerRouterHandler]:
     @get("/healthz", sync_to_thread=False)
     def healthz() -> dict[str, str]:
@@ -200,8 +205,8 @@ def _probe_handlers(
     return [healthz, readyz, metrics]
 
 
-def _console_handlers(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
-    page = (console and console.page) or FILES["start.html"]
+def _create_console_handlers(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
+    page = (console and console.page) or DOCUMENTATION_FILES["start.html"]
     assets = console.assets if console else {}
 
     @get("/")
@@ -223,26 +228,26 @@ def _console_handlers(console: ConsoleFiles | None) -> list[ControllerRouterHand
     return [start, asset, worker]
 
 
-def _documentation_handlers(catalogue: Catalogue) -> list[ControllerRouterHandler]:
+def _create_documentation_handlers(catalogue: DocumentCache) -> list[ControllerRouterHandler]:
     @get("/openapi.json")
     async def openapi(request: HttpRequest) -> Response[bytes]:
-        return (await catalogue.document()).answer(request)
+        return (await catalogue.get_document()).answer(request)
 
     @get("/openapi/{name:str}")
     async def openapi_of(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
-        api = DOCUMENTS.get(name)
+        api = API_BY_FILE_NAME.get(name)
         if api is None:
-            raise NotFound(f"must be one of {', '.join(DOCUMENTS)}")
-        return (await catalogue.document(api)).answer(request)
+            raise NotFound(f"must be one of {', '.join(API_BY_FILE_NAME)}")
+        return (await catalogue.get_document(api)).answer(request)
 
     @get("/docs")
     async def docs(request: HttpRequest) -> Response[bytes]:
-        return FILES["docs.html"].answer(request)
+        return DOCUMENTATION_FILES["docs.html"].answer(request)
 
     @get("/docs/{name:str}")
     async def file(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
-        if name not in FILES:
+        if name not in DOCUMENTATION_FILES:
             raise NotFound("the documentation has no such file")
-        return FILES[name].answer(request)
+        return DOCUMENTATION_FILES[name].answer(request)
 
     return [openapi, openapi_of, docs, file]

@@ -16,15 +16,15 @@ from libs.common.limits.meter import BURST_SECONDS, Meter
 from libs.common.store.redis import Redis
 
 LEASES_PER_BURST = 20
-LEASE_LIFE = 5.0
-"""Seconds after which the rest of a lease is dropped."""
-SHORTEST_REJECTION = 0.01
-"""Seconds for which a rejected key is rejected again without asking Redis."""
-MAX_KEYS = 20_000
-"""Maximum number of keys; then all leases are dropped and taken again."""
+LEASE_SECONDS = 5.0
+"""Seconds after which unused permits of a lease are dropped."""
+MIN_REJECTION_SECONDS = 0.01
+"""Minimum seconds for which a rejected key is rejected without a request to Redis."""
+MAX_LEASED_KEYS = 20_000
+"""Maximum number of keys with a lease; with more, all leases are dropped."""
 
 
-class _Lease:
+class _PermitLease:
     __slots__ = ("permits", "refill", "rejected_until", "valid_until")
 
     def __init__(self) -> None:
@@ -43,10 +43,10 @@ class RateLimiter:
         self._burst = max(1, burst)
         self._chunk = max(1, burst // LEASES_PER_BURST)
         self._buckets = TokenBuckets(redis, "gateway")
-        self._leases: dict[str, _Lease] = {}
+        self._leases: dict[str, _PermitLease] = {}
 
-    def _take_leased(self, key: str) -> bool:
-        """Take a permit of the lease; return False without one."""
+    def _take_leased_permit(self, key: str) -> bool:
+        """Take a permit of the key's lease; return False if it has none."""
         if self._rate <= 0:
             return True
         lease = self._leases.get(key)
@@ -57,8 +57,8 @@ class RateLimiter:
 
     async def take_permit(self, key: str) -> None:
         """Take a permit; raise `TooManyRequests` without one, or an error of Redis."""
-        while not self._take_leased(key):
-            lease = self._lease(key)
+        while not self._take_leased_permit(key):
+            lease = self._get_lease(key)
             wait = lease.rejected_until - time.monotonic()
             if wait > 0:
                 raise TooManyRequests(
@@ -66,50 +66,50 @@ class RateLimiter:
                     retry_after=wait,
                 )
             if lease.refill is None:
-                lease.refill = asyncio.ensure_future(self._refill(key, lease))
+                lease.refill = asyncio.ensure_future(self._refill_lease(key, lease))
             await asyncio.shield(lease.refill)
 
-    def _lease(self, key: str) -> _Lease:
+    def _get_lease(self, key: str) -> _PermitLease:
         lease = self._leases.get(key)
         if lease is None:
-            if len(self._leases) >= MAX_KEYS:
+            if len(self._leases) >= MAX_LEASED_KEYS:
                 self._leases.clear()
-            lease = self._leases[key] = _Lease()
+            lease = self._leases[key] = _PermitLease()
         return lease
 
-    async def _refill(self, key: str, lease: _Lease) -> None:
+    async def _refill_lease(self, key: str, lease: _PermitLease) -> None:
         try:
             granted, wait = await self._buckets.take_permits(
                 f"{self._name}:{key}", rate=self._rate, burst=self._burst, number=self._chunk
             )
             now = time.monotonic()
-            lease.permits, lease.valid_until = granted, now + LEASE_LIFE
+            lease.permits, lease.valid_until = granted, now + LEASE_SECONDS
             if not granted:
-                lease.rejected_until = now + max(SHORTEST_REJECTION, wait)
+                lease.rejected_until = now + max(MIN_REJECTION_SECONDS, wait)
         finally:
             lease.refill = None
 
 
-FREE_REJECTIONS = 2.0
+FREE_REJECTIONS_PER_SECOND = 2.0
 """Rejections per second of a caller without delay; bursts of `meter.BURST_SECONDS` are
 permitted."""
-MAX_DELAY = 5.0
+MAX_DELAY_SECONDS = 5.0
 """Maximum delay of a rejection in seconds."""
-MAX_DELAYED = 10_000
+MAX_DELAYED_REJECTIONS = 10_000
 """Maximum number of delayed rejections; more are sent immediately."""
 
 
 class Tarpit:
-    """Delays rejections."""
+    """Delays the rejections of callers that are rejected often."""
 
     def __init__(self) -> None:
         self._meter = Meter()
         self._held = 0
 
-    async def wait(self, caller: str) -> None:
+    async def delay_rejection(self, caller: str) -> None:
         """Wait until a rejection of this caller may be sent."""
-        pause = self._pause(caller, time.monotonic())
-        if not pause or self._held >= MAX_DELAYED:
+        pause = self._compute_delay(caller, time.monotonic())
+        if not pause or self._held >= MAX_DELAYED_REJECTIONS:
             return
         self._held += 1
         try:
@@ -117,8 +117,8 @@ class Tarpit:
         finally:
             self._held -= 1
 
-    def _pause(self, caller: str, now: float) -> float:
-        pause = self._meter.seconds_until(caller, 1, FREE_REJECTIONS, now, BURST_SECONDS)
-        if pause < MAX_DELAY:
+    def _compute_delay(self, caller: str, now: float) -> float:
+        pause = self._meter.seconds_until(caller, 1, FREE_REJECTIONS_PER_SECOND, now, BURST_SECONDS)
+        if pause < MAX_DELAY_SECONDS:
             self._meter.consume(caller, 1)
-        return min(pause, MAX_DELAY)
+        return min(pause, MAX_DELAY_SECONDS)

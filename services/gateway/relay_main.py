@@ -15,7 +15,7 @@ from libs.common.limits.tenants import LimitsCache
 from libs.common.settings import load
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
-from services.gateway.relay.service import Relay, RelayQuota
+from services.gateway.relay.service import MessageRelay, RelayQuota
 from services.gateway.settings import RelaySettings
 
 
@@ -37,20 +37,20 @@ async def main() -> None:
         outside = await connect(
             user=settings.outside_nats_user,
             password=settings.outside_nats_password,
-            drops=quota.drops,
+            drops=quota.count_if_dropped,
         )
         stack.push_async_callback(outside.drain)
-        relay = Relay(outside, quota)
+        relay = MessageRelay(outside, quota)
         checks = {"nats": inside.check, "nats-outside": outside.check}
-        await serve(create_app(_service(settings, relay, checks, telemetry)), settings)
+        await serve(create_app(_create_service(settings, relay, checks, telemetry)), settings)
 
 
-def _service(
-    settings: RelaySettings, relay: Relay, checks: Mapping[str, Check], telemetry: Telemetry
+def _create_service(
+    settings: RelaySettings, relay: MessageRelay, checks: Mapping[str, Check], telemetry: Telemetry
 ) -> Service:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        async with run_in_background(relay.run()):
+        async with run_in_background(relay.relay_forever()):
             await relay.start()
             yield
             await relay.stop()

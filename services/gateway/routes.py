@@ -15,11 +15,11 @@ from libs.common.contracts.frames import LARGEST_HOOK
 from libs.common.contracts.limits import LARGEST_FILE
 from libs.common.identity import Kind
 
-LONGEST_POLL = 600.0
-"""Maximum seconds of `wait` that extend the time limit."""
+MAX_POLL_SECONDS = 600.0
+"""Maximum seconds of a long poll, by which its time limit is extended."""
 
 
-class Credential(Enum):
+class CredentialType(Enum):
     """The type of credential of a route."""
 
     NONE = "none"
@@ -31,7 +31,7 @@ class Credential(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """An entry of the routing table."""
+    """A path prefix, the service that answers it, and the credential that it requires."""
 
     name: str
     """Name in metrics."""
@@ -44,7 +44,7 @@ class Route:
     """The service that answers."""
     rewrite: bytes | None = None
     """Replaces the prefix in requests to the service."""
-    credential: Credential
+    credential: CredentialType
     kinds: frozenset[Kind] = frozenset()
     """Kinds of principals that may call."""
     signs_in: bool = False
@@ -74,11 +74,11 @@ class Route:
         """Return whether the token may be a query parameter, which proxies may log."""
         return Kind.APPLICATION in self.kinds
 
-    def target(self, path: bytes) -> bytes:
+    def rewrite_path(self, path: bytes) -> bytes:
         """Return the path of the request to the service."""
         return path if self.rewrite is None else self.rewrite + path[len(self.prefix) :]
 
-    def wait(self, path: bytes, query: bytes) -> float:
+    def read_poll_seconds(self, path: bytes, query: bytes) -> float:
         """Return the maximum seconds of a long poll; 0 for other requests."""
         if self.long_poll is None or b"wait=" not in query or not path.endswith(self.long_poll):
             return 0.0
@@ -86,13 +86,13 @@ class Route:
         return max(map(_parse_seconds, values), default=0.0)
 
 
-API = b"/api/v1"
+API_PREFIX = b"/api/v1"
 """Prefix that existing consoles prepend to every path of the management API."""
 
 
 def _parse_seconds(text: str) -> float:
     try:
-        return min(max(0.0, float(text)), LONGEST_POLL)
+        return min(max(0.0, float(text)), MAX_POLL_SECONDS)
     except ValueError:
         return 0.0
 
@@ -104,9 +104,9 @@ def _public_routes(prefix: bytes, upstream: str, **options: Any) -> tuple[Route,
     """
     name = "sign-in" if options.get("signs_in") else "open"
     route = Route(
-        name=name, prefix=prefix, upstream=upstream, credential=Credential.NONE, **options
+        name=name, prefix=prefix, upstream=upstream, credential=CredentialType.NONE, **options
     )
-    return _with_api_prefix(route)
+    return _add_api_prefix(route)
 
 
 def _console_routes(
@@ -119,26 +119,26 @@ def _console_routes(
             prefix=path,
             excluded_prefix=excluded_prefix,
             upstream=upstream,
-            credential=Credential.TOKEN,
+            credential=CredentialType.TOKEN,
             kinds=frozenset({Kind.USER}),
         )
         for path in (prefix, prefix + b"/")
     )
-    return tuple(route for line in lines for route in _with_api_prefix(line))
+    return tuple(route for line in lines for route in _add_api_prefix(line))
 
 
-def _with_api_prefix(route: Route) -> tuple[Route, Route]:
-    return route, replace(route, prefix=API + route.prefix, rewrite=route.prefix)
+def _add_api_prefix(route: Route) -> tuple[Route, Route]:
+    return route, replace(route, prefix=API_PREFIX + route.prefix, rewrite=route.prefix)
 
 
-_DEVICE = Route(
+_DEVICE_ROUTE = Route(
     name="device",
     prefix=b"/device/openapi/v1/",
     upstream="device",
-    credential=Credential.TOKEN,
+    credential=CredentialType.TOKEN,
     kinds=frozenset({Kind.APPLICATION}),
 )
-_LIMITS = replace(_DEVICE, prefix=b"/device/openapi/v1/limits", upstream="auth")
+_LIMITS_ROUTE = replace(_DEVICE_ROUTE, prefix=b"/device/openapi/v1/limits", upstream="auth")
 """The only operation of the device open API that `device` does not serve."""
 
 ROUTES = (
@@ -146,18 +146,18 @@ ROUTES = (
         name="token",
         prefix=b"/oauth/token",
         upstream="auth",
-        credential=Credential.NONE,
+        credential=CredentialType.NONE,
         signs_in=True,
     ),
-    _DEVICE,
-    _LIMITS,
-    replace(_LIMITS, prefix=b"/device/openapi/v1.0/limits", rewrite=_LIMITS.prefix),
-    replace(_DEVICE, prefix=b"/device/openapi/v1.0/", rewrite=_DEVICE.prefix),
+    _DEVICE_ROUTE,
+    _LIMITS_ROUTE,
+    replace(_LIMITS_ROUTE, prefix=b"/device/openapi/v1.0/limits", rewrite=_LIMITS_ROUTE.prefix),
+    replace(_DEVICE_ROUTE, prefix=b"/device/openapi/v1.0/", rewrite=_DEVICE_ROUTE.prefix),
     Route(
         name="ingest",
         prefix=b"/ingest/v1/",
         upstream="device",
-        credential=Credential.DEVICE_KEY,
+        credential=CredentialType.DEVICE_KEY,
         kinds=frozenset({Kind.DEVICE}),
         long_poll=b"/commands",
     ),

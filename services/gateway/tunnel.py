@@ -34,27 +34,31 @@ from libs.common.identity.tokens import token_hash
 from libs.common.limits.tenants import HeldSlots
 from libs.common.telemetry.logs import name_lines
 from libs.common.tls import client_context_for
-from services.gateway.access.addresses import Origin, TrustedProxies
-from services.gateway.access.gatekeeper import ADMISSION_SECONDS, Gatekeeper, redis_error
+from services.gateway.access.addresses import ClientOrigin, TrustedProxies
+from services.gateway.access.gatekeeper import (
+    MAX_ADMISSION_SECONDS,
+    RequestAdmission,
+    redis_unavailable_error,
+)
 from services.gateway.concurrency import POLL_RETRY_SECONDS, ConcurrencyLimiter
 from services.gateway.proxy.forward import to_service_fields
 from services.gateway.rates import Tarpit
-from services.gateway.routes import API, Credential, Route
-from services.gateway.upstream.connection import Field
+from services.gateway.routes import API_PREFIX, CredentialType, Route
+from services.gateway.upstream.connection import HeaderField
 
 MAX_READ, MAX_WAITING = 32 * 1024, 16 * 1024
 """Bytes that are read in one step, and that may wait for a peer before reading from the other
 pauses."""
-_buffer = memoryview(bytearray(MAX_READ))
-"""The read buffer of all tunnels: its content is forwarded before the next read."""
+_read_buffer = memoryview(bytearray(MAX_READ))
+"""The read buffer that all tunnels share: its content is forwarded before the next read."""
 
 
-class TunnelConnection(asyncio.BufferedProtocol):
-    """A connection of a tunnel. It is not read while the other one cannot be written."""
+class TunnelEnd(asyncio.BufferedProtocol):
+    """One of a tunnel's two connections; not read while `other` cannot be written."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport
-        self.other: TunnelConnection | None = None
+        self.other: TunnelEnd | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport, and detect lost peers with TCP keep-alive."""
@@ -62,16 +66,16 @@ class TunnelConnection(asyncio.BufferedProtocol):
             "asyncio.Transport", transport
         )  # uvloop's class does not inherit from it
         self.transport.set_write_buffer_limits(MAX_WAITING)
-        keep_alive(self.transport)
+        enable_keep_alive(self.transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the buffer into which asyncio writes the next received bytes."""
         del sizehint
-        return _buffer
+        return _read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Forward the received bytes."""
-        self.data_received(bytes(_buffer[:nbytes]))
+        self.data_received(bytes(_read_buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Forward data."""
@@ -95,7 +99,7 @@ class TunnelConnection(asyncio.BufferedProtocol):
             self.other = None
 
 
-def keep_alive(transport: asyncio.Transport) -> None:
+def enable_keep_alive(transport: asyncio.Transport) -> None:
     """Probe a silent peer after 60 s, and three times every 10 s."""
     tcp_socket: socket.socket | None = transport.get_extra_info("socket")
     if tcp_socket is None or tcp_socket.family not in {socket.AF_INET, socket.AF_INET6}:
@@ -106,54 +110,54 @@ def keep_alive(transport: asyncio.Transport) -> None:
             tcp_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-PARAMETER = "authorization"
+TOKEN_PARAMETER = "authorization"  # noqa: S105 - the name of the parameter
 """The query parameter with the token, because browsers cannot set a header here."""
 
 
 @dataclass(frozen=True, slots=True)
-class Handshake:
+class WebSocketHandshake:
     """The handshake of a client."""
 
     method: bytes
     path: bytes
     query: bytes
-    fields: list[Field]
+    fields: list[HeaderField]
 
-    def field(self, name: bytes) -> bytes | None:
+    def get_field(self, name: bytes) -> bytes | None:
         """Return the last value of a header field."""
         return next((value for found, value in reversed(self.fields) if found == name), None)
 
     @property
     def token(self) -> str | None:
         """Return the token of the header, else of the query, with or without `Bearer `."""
-        token = bearer_token(self.field(b"authorization"))
+        token = bearer_token(self.get_field(b"authorization"))
         if token is not None:
             return token
         for part in self.query.decode("latin-1").split("&"):
             name, _, value = part.partition("=")
-            if unquote_plus(name).lower() == PARAMETER:
+            if unquote_plus(name).lower() == TOKEN_PARAMETER:
                 text = unquote_plus(value)[:LONGEST_CREDENTIAL].strip()
                 word, _, rest = text.partition(" ")
                 return (rest.strip() if word.lower() == "bearer" else text) or None
         return None
 
 
-def read_handshake(head: bytes) -> Handshake:
+def parse_handshake(head: bytes) -> WebSocketHandshake:
     """Parse a head as the server writes it: one field per line, names in lower case."""
     first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     method, target, _ = first.split(b" ")
     path, _, query = target.partition(b"?")
     fields = [(name, value) for name, _, value in (line.partition(b": ") for line in lines)]
-    return Handshake(method, path, query, fields)
+    return WebSocketHandshake(method, path, query, fields)
 
 
-def to_upstream(
-    handshake: Handshake,
+def build_service_head(
+    handshake: WebSocketHandshake,
     *,
     path: bytes,
     host: str,
     identity: Mapping[str, str],
-    origin: Origin,
+    origin: ClientOrigin,
     request_id: str,
 ) -> bytes:
     """Return the head for the service, without the token, with `identity` as fields."""
@@ -162,41 +166,45 @@ def to_upstream(
         (b"host", host.encode()),
         (b"connection", b"Upgrade"),
         (b"upgrade", b"websocket"),
-        *(field for field in kept_fields if field[0] not in _DROPPED_HEADERS),
+        *(field for field in kept_fields if field[0] not in _DROPPED_FIELDS),
         *((name.encode(), value.encode()) for name, value in identity.items()),
     ]
     lines = b"".join(b"%s: %s\r\n" % field for field in fields)
     return b"GET %s HTTP/1.1\r\n%s\r\n" % (path, lines)
 
 
-_DROPPED_HEADERS = frozenset({b"cookie", b"sec-websocket-extensions"})
+_DROPPED_FIELDS = frozenset({b"cookie", b"sec-websocket-extensions"})
 """Dropped header fields; compression extensions would cost each idle socket its buffers."""
 
 
 log = logging.getLogger(__name__)
 
-ROUTE = Route(
+WEBSOCKET_ROUTE = Route(
     name="websocket",
     prefix=b"/websocket",
     upstream="management",
-    credential=Credential.TOKEN,
+    credential=CredentialType.TOKEN,
     kinds=frozenset({Kind.USER}),
 )
-MQTT = Route(
+MQTT_ROUTE = Route(
     name="mqtt",
     prefix=WS_PATH.encode(),
     upstream="management",
-    credential=Credential.NONE,
+    credential=CredentialType.NONE,
 )
 """MQTT over WebSocket: `management` reads the login in the first packet."""
-ROUTES = {ROUTE.prefix: ROUTE, API + ROUTE.prefix: ROUTE, MQTT.prefix: MQTT}
+ROUTE_BY_PATH = {
+    WEBSOCKET_ROUTE.prefix: WEBSOCKET_ROUTE,
+    API_PREFIX + WEBSOCKET_ROUTE.prefix: WEBSOCKET_ROUTE,
+    MQTT_ROUTE.prefix: MQTT_ROUTE,
+}
 
 
 @dataclass(kw_only=True)
 class Tunnels:
-    """The open tunnels of this process, and the creation of new ones."""
+    """Opens tunnels from WebSocket clients to `management`, and counts open ones."""
 
-    gatekeeper: Gatekeeper
+    gatekeeper: RequestAdmission
     concurrency: ConcurrencyLimiter
     tarpit: Tarpit
     signer: HeaderSigner
@@ -218,7 +226,7 @@ class Tunnels:
             description="Open WebSocket connections",
         )
 
-    def protocol(
+    def create_protocol(
         self, config: Any, server_state: Any, app_state: Any
     ) -> "WebSocketClientConnection":
         """Return the protocol of a client that requests an upgrade; called by uvicorn."""
@@ -226,26 +234,26 @@ class Tunnels:
         return WebSocketClientConnection(self, server_state)
 
     async def open_tunnel(
-        self, client: "WebSocketClientConnection", handshake: Handshake, request_id: str
+        self, client: "WebSocketClientConnection", handshake: WebSocketHandshake, request_id: str
     ) -> None:
         """Admit a client and connect it; raise a `ThingwayError` otherwise."""
-        route = ROUTES.get(handshake.path)
+        route = ROUTE_BY_PATH.get(handshake.path)
         if route is None or self.upstream is None:
             raise NotFound("no WebSocket is served at this path")
-        if handshake.method != b"GET" or handshake.field(b"sec-websocket-key") is None:
+        if handshake.method != b"GET" or handshake.get_field(b"sec-websocket-key") is None:
             raise InvalidInput("is required for a WebSocket", field="Sec-WebSocket-Key")
-        origin = self.proxies.origin(client.scope, dict(handshake.fields))
+        origin = self.proxies.find_origin(client.scope, dict(handshake.fields))
         try:
             principal = await self._admit(route, handshake, origin)
             if self.open_tunnels >= self.maximum:
                 raise Unavailable(
                     "too many WebSocket connections are open", retry_after=POLL_RETRY_SECONDS
                 )
-            client.hold(self._occupy_slots(principal, origin))
+            client.hold_slots(self._occupy_slots(principal, origin))
         except TooManyRequests:
-            await self.tarpit.wait(origin.limit_key)
+            await self.tarpit.delay_rejection(origin.rate_limit_key)
             raise
-        head = to_upstream(
+        head = build_service_head(
             handshake,
             path=route.prefix,
             host=self.upstream.authority,
@@ -255,32 +263,34 @@ class Tunnels:
             origin=origin,
             request_id=request_id,
         )
-        client.join(await self._connect(self.upstream), head)
+        client.connect_service(await self._connect(self.upstream), head)
 
-    async def _admit(self, route: Route, handshake: Handshake, origin: Origin) -> Principal | None:
-        token = None if route.credential is Credential.NONE else handshake.token
+    async def _admit(
+        self, route: Route, handshake: WebSocketHandshake, origin: ClientOrigin
+    ) -> Principal | None:
+        token = None if route.credential is CredentialType.NONE else handshake.token
         try:
-            async with asyncio.timeout(ADMISSION_SECONDS):
+            async with asyncio.timeout(MAX_ADMISSION_SECONDS):
                 principal = await self.gatekeeper.admit(route, handshake.path, origin, None, token)
         except TimeoutError as error:
-            raise redis_error() from error
+            raise redis_unavailable_error() from error
         return principal
 
-    def _occupy_slots(self, principal: Principal | None, origin: Origin) -> HeldSlots:
+    def _occupy_slots(self, principal: Principal | None, origin: ClientOrigin) -> HeldSlots:
         if principal is None:
-            return self.concurrency.acquire_anonymous_websocket(origin.limit_key)
+            return self.concurrency.acquire_anonymous_websocket(origin.rate_limit_key)
         return self.concurrency.acquire("websockets", principal)
 
     def _identity_fields(self, principal: Principal, token: str) -> dict[str, str]:
         """Return the header fields with the principal and token."""
         return {PRINCIPAL_HEADER: self.signer.sign(principal), TOKEN_HEADER: token_hash(token)}
 
-    async def _connect(self, upstream: URL) -> TunnelConnection:
+    async def _connect(self, upstream: URL) -> TunnelEnd:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self.connect_timeout):
                 _, service = await loop.create_connection(
-                    TunnelConnection, upstream.host or "", upstream.port or 80, ssl=self._tls
+                    TunnelEnd, upstream.host or "", upstream.port or 80, ssl=self._tls
                 )
         except (OSError, TimeoutError) as error:
             log.warning("cannot connect a WebSocket to management: %r", error)
@@ -288,7 +298,7 @@ class Tunnels:
         return service
 
 
-class WebSocketClientConnection(TunnelConnection):
+class WebSocketClientConnection(TunnelEnd):
     """The connection of a client, from its handshake on."""
 
     def __init__(self, tunnels: Tunnels, server: Any) -> None:
@@ -320,14 +330,14 @@ class WebSocketClientConnection(TunnelConnection):
         else:
             super().data_received(data)
 
-    def hold(self, slots: HeldSlots) -> None:
+    def hold_slots(self, slots: HeldSlots) -> None:
         """Occupy slots until the connection is closed."""
         self._held = slots
         self._tunnels.open_tunnels += 1
         if self._lost:
             self._release_slots()
 
-    def join(self, service: TunnelConnection, head: bytes) -> None:
+    def connect_service(self, service: TunnelEnd, head: bytes) -> None:
         """Start forwarding between this client and `service`."""
         if self.transport.is_closing():
             service.transport.close()
@@ -358,7 +368,7 @@ class WebSocketClientConnection(TunnelConnection):
     async def _open_tunnel(self, head: bytes) -> None:
         request_id = new_request_id()
         name_lines(requestId=request_id)
-        handshake = read_handshake(head)
+        handshake = parse_handshake(head)
         try:
             await self._tunnels.open_tunnel(self, handshake, request_id)
         except ThingwayError as error:
@@ -367,9 +377,9 @@ class WebSocketClientConnection(TunnelConnection):
             log.exception("request %s: a tunnel failed", request_id)
             self._reject(ThingwayError(OUR_FAULT), handshake, request_id)
 
-    def _reject(self, error: ThingwayError, handshake: Handshake, request_id: str) -> None:
+    def _reject(self, error: ThingwayError, handshake: WebSocketHandshake, request_id: str) -> None:
         """Answer an error over HTTP; a missing login is 403, as consoles expect."""
-        log_rejection(error, handshake.method.decode("latin-1"), ROUTE.name)
+        log_rejection(error, handshake.method.decode("latin-1"), WEBSOCKET_ROUTE.name)
         status = HTTPStatus(403 if error.status == Unauthenticated.status else error.status)
         path = handshake.path.decode("latin-1")
         self.transport.write(encode_response(error, status, path, request_id, self._headers))

@@ -14,8 +14,8 @@ import pytest
 from libs.common.http.guards import WEBSOCKET, Guard, Guarded
 from libs.common.identity import Kind
 from libs.common.identity.functions import Function
-from services.gateway.routes import Credential, RouteTable
-from services.gateway.tunnel import ROUTES as TUNNELS
+from services.gateway.routes import CredentialType, RouteTable
+from services.gateway.tunnel import ROUTE_BY_PATH as TUNNELS
 from tests.contract.cast import PRIVATE, Cast, list_operations, name_of
 
 pytestmark = pytest.mark.xdist_group("contract")
@@ -100,7 +100,7 @@ def test_every_operation_has_a_guard(subtests: pytest.Subtests) -> None:
             assert route.upstream == service
             if operation.guard is None:
                 assert name_of(operation) in OPEN
-                assert route.credential is Credential.NONE
+                assert route.credential is CredentialType.NONE
             else:
                 assert name_of(operation) not in OPEN
                 assert route.kinds == {operation.guard.kind}

@@ -9,7 +9,7 @@ from pymongo import MongoClient
 
 from deploy.local.process import PROJECT_ROOT
 from libs.common.store.redis import Redis
-from services.auth.migrations import COLLECTIONS
+from services.auth.migrations import INDEXES_BY_COLLECTION
 from tests.e2e.callers import Application
 from tests.e2e.platform import Platform
 
@@ -53,7 +53,7 @@ def test_every_collection_is_bounded(
         for database in set(mongo.list_database_names()) - SYSTEM
         for collection in mongo[database].list_collection_names()
     }
-    assert {f"auth.{name}" for name in COLLECTIONS} <= found
+    assert {f"auth.{name}" for name in INDEXES_BY_COLLECTION} <= found
     assert without_row("Collections", found) == []
 
 

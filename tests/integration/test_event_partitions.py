@@ -52,12 +52,12 @@ async def bus_of(server: Server, user: str) -> AsyncIterator[Bus]:
 async def set_partitions(server: Server, number: int, *tenants: str) -> None:
     """Do what the lease holder of `auth` does for tenants with applications that read events."""
 
-    async def list_reading_tenants() -> list[str]:
+    async def list_event_reading_tenants() -> list[str]:
         return list(tenants)
 
-    applications: Any = SimpleNamespace(list_reading_tenants=list_reading_tenants)
+    applications: Any = SimpleNamespace(list_event_reading_tenants=list_event_reading_tenants)
     async with bus_of(server, "auth") as bus:
-        await EventDistributor(bus, applications, number).apply()
+        await EventDistributor(bus, applications, number).distribute()
 
 
 async def publish(bus: Bus, first: int, number: int = 80, tenant: str = "t1") -> None:

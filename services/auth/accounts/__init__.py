@@ -9,7 +9,7 @@ from libs.common.contracts.limits import Limits
 from libs.common.store.mongo import Database
 from services.auth.accounts.grants import GrantStore
 from services.auth.accounts.roles import MenuStore, RoleStore
-from services.auth.accounts.tenants import ConsoleClients, TenantStore
+from services.auth.accounts.tenants import ConsoleClientStore, TenantStore
 from services.auth.accounts.users import UserStore
 
 
@@ -22,4 +22,4 @@ class Accounts:
         self.roles = RoleStore(database)
         self.menus = MenuStore(database)
         self.grants = GrantStore(database)
-        self.console_clients = ConsoleClients(database)
+        self.console_clients = ConsoleClientStore(database)

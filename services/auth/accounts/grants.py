@@ -18,15 +18,15 @@ from libs.common.things import LAST_MEMBER, entity_id
 
 GRANTS_PER_PAGE = 1000
 """Grants per page of a sweep."""
-_COLUMNS = {"id": "id", "resource_id": "id", "resource_type": "type"}
-"""Sortable columns."""
-_BY_TYPE = {"$group": {"_id": "$type", "ids": {"$push": "$id"}}}
-"""One row per type, because 10,000 grants take 12 ms this way and 50 ms as single rows. The
-index covers both fields, so MongoDB reads no documents."""
+_SORT_FIELD_BY_COLUMN = {"id": "id", "resource_id": "id", "resource_type": "type"}
+"""Stored field by the name of a sortable column."""
+_GROUP_IDS_BY_TYPE = {"$group": {"_id": "$type", "ids": {"$push": "$id"}}}
+"""Aggregation stage with one row per type: 10,000 grants take 12 ms this way, 50 ms as single rows.
+The index covers both fields, so MongoDB reads no documents."""
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """A resource. The id of an integration is a string, all others are numbers."""
+    """A resource; the id of an integration is a string, other ids are numbers."""
 
     type: ResourceType
     id: int | str
@@ -49,7 +49,7 @@ class GrantStore:
         if kind is not None:
             query["type"] = kind.value
         rows, total = await find_page(
-            self._grants, query, request.order(_COLUMNS), request.skip, request.limit
+            self._grants, query, request.order(_SORT_FIELD_BY_COLUMN), request.skip, request.limit
         )
         return msgspec.convert(rows, list[Resource]), total
 
@@ -59,12 +59,14 @@ class GrantStore:
         cursor = self._grants.find(query, {"id": 1, "_id": 0}).sort("id", 1)
         return [document["id"] async for document in cursor]
 
-    async def ids_by_type(
+    async def list_ids_by_type(
         self, tenant: str, roles: Sequence[int], session: Session
     ) -> dict[ResourceType, frozenset[Any]]:
         """Return all ids that any of `roles` is granted, by type."""
         query = {"tenant": tenant, "role": {"$in": list(roles)}}
-        rows = await self._grants.aggregate([{"$match": query}, _BY_TYPE], session=session)
+        rows = await self._grants.aggregate(
+            [{"$match": query}, _GROUP_IDS_BY_TYPE], session=session
+        )
         ids = {row["_id"]: frozenset(row["ids"]) async for row in rows}
         return {kind: ids.get(kind.value, frozenset()) for kind in ResourceType}
 
@@ -105,26 +107,30 @@ class GrantStore:
     async def remove(
         self, tenant: str, role_id: int, resources: Sequence[Resource], session: Session
     ) -> list[Resource]:
-        """Revoke resources of a role; return those that it had."""
+        """Delete a role's grants of resources; return the resources that it had."""
         query = {"tenant": tenant, "role": role_id, **_match_any(resources)}
-        return (await self._remove(query, session)).get(role_id, [])
+        return (await self._remove_matching(query, session)).get(role_id, [])
 
-    async def forget(
+    async def remove_from_all_roles(
         self, tenant: str, resources: Sequence[Resource], session: Session
     ) -> dict[int, list[Resource]]:
-        """Revoke resources of all roles; return the revoked ones by role id.
+        """Delete all roles' grants of resources; return the resources by role id.
 
-        Grants of a device's entities are revoked with the device.
+        Grants of a device's entities are deleted with those of the device.
         """
-        return await self._remove({"tenant": tenant, **_match_with_entities(resources)}, session)
+        return await self._remove_matching(
+            {"tenant": tenant, **_match_any_with_entities(resources)}, session
+        )
 
     async def has_grants(self, tenant: str, resources: Sequence[Resource]) -> bool:
         """Return whether any role is granted one of `resources` or their entities."""
-        query = {"tenant": tenant, **_match_with_entities(resources)}
+        query = {"tenant": tenant, **_match_any_with_entities(resources)}
         return await self._grants.find_one(query, {"_id": 1}) is not None
 
-    async def list_older(self, age: timedelta, after: Any) -> list[tuple[Any, str, Resource]]:
-        """Return the next page of grants older than `age`, after the id `after`."""
+    async def list_page_older_than(
+        self, age: timedelta, after: Any
+    ) -> list[tuple[Any, str, Resource]]:
+        """Return grants older than `age` after the grant id `after`: id, tenant, resource."""
         query: Document = {"at": {"$lt": datetime.now(UTC) - age}}
         if after is not None:
             query["_id"] = {"$gt": after}
@@ -135,7 +141,9 @@ class GrantStore:
         """Delete all grants of a role."""
         await self._grants.delete_many({"tenant": tenant, "role": role_id}, session=session)
 
-    async def _remove(self, query: Document, session: Session) -> dict[int, list[Resource]]:
+    async def _remove_matching(
+        self, query: Document, session: Session
+    ) -> dict[int, list[Resource]]:
         removed: dict[int, list[Resource]] = defaultdict(list)
         ids = []
         async for document in self._grants.find(query, session=session):
@@ -156,7 +164,7 @@ def _match_any(resources: Iterable[Resource]) -> Document:
     }
 
 
-def _match_with_entities(resources: Sequence[Resource]) -> Document:
+def _match_any_with_entities(resources: Sequence[Resource]) -> Document:
     entities = [
         {
             "type": "ENTITY",

@@ -28,8 +28,8 @@ from libs.common.store.mongo import (
     duplicate_raises,
     find_page,
 )
-from services.auth.accounts.users import ID_BLOCK
-from services.auth.audit import Subject
+from services.auth.accounts.users import ID_BLOCK_SIZE
+from services.auth.audit import AuditSubject
 
 
 class MenuType(StrEnum):
@@ -49,9 +49,9 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     parent_id: int | None = None
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> AuditSubject:
         """Return the entry as an audit log object."""
-        return Subject("menu", str(self.id), self.name)
+        return AuditSubject("menu", str(self.id), self.name)
 
 
 class MenuStore:
@@ -63,13 +63,13 @@ class MenuStore:
 
     async def list_all(self, tenant: str, session: Session | None = None) -> list[Menu]:
         """Return all entries of a tenant, sorted by id."""
-        return await self._find({"tenant": tenant}, session)
+        return await self._find_sorted({"tenant": tenant}, session)
 
     async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[Menu]:
         """Return the tenant's entries with one of `ids`, sorted by id."""
-        return await self._find({"_id": {"$in": list(ids)}, "tenant": tenant}, session)
+        return await self._find_sorted({"_id": {"$in": list(ids)}, "tenant": tenant}, session)
 
     async def list_function_codes(
         self, tenant: str, ids: Iterable[int], session: Session
@@ -100,11 +100,11 @@ class MenuStore:
 
     async def insert_all(self, tenant: str, menus: Iterable[Menu], session: Session) -> None:
         """Add the initial entries of a tenant."""
-        documents = [menu_document(tenant, menu) for menu in menus]
+        documents = [build_menu_document(tenant, menu) for menu in menus]
         await self._menus.insert_many(documents, session=session)
 
     async def update(self, tenant: str, menu: Menu, session: Session) -> None:
-        """Store the name and type of an entry."""
+        """Replace the stored name and type of an entry."""
         await self._menus.update_one(
             {"_id": menu.id, "tenant": tenant},
             {"$set": {"name": menu.name, "type": menu.type.value}},
@@ -115,21 +115,21 @@ class MenuStore:
         """Delete an entry."""
         await self._menus.delete_one({"_id": menu_id, "tenant": tenant}, session=session)
 
-    async def _find(self, query: Document, session: Session | None = None) -> list[Menu]:
+    async def _find_sorted(self, query: Document, session: Session | None = None) -> list[Menu]:
         documents = await self._menus.find(query, session=session).sort("_id", 1).to_list(None)
         return msgspec.convert(documents, list[Menu])
 
 
-def menu_document(tenant: str, menu: Menu) -> Document:
+def build_menu_document(tenant: str, menu: Menu) -> Document:
     """Return the entry as stored in MongoDB."""
     return {"tenant": tenant, **msgspec.to_builtins(menu)}
 
 
-_FUNCTIONS = frozenset(Function)
+_INITIAL_FUNCTIONS = frozenset(Function)
 
 
 def _initial_menu(identity: int, code: str, parent: int | None = None) -> Menu:
-    kind = MenuType.FUNCTION if code in _FUNCTIONS else MenuType.MENU
+    kind = MenuType.FUNCTION if code in _INITIAL_FUNCTIONS else MenuType.MENU
     return Menu(id=identity, code=code, name=code, type=kind, parent_id=parent)
 
 
@@ -180,14 +180,14 @@ SUPER_ADMIN = "super_admin"
 """Name of the role whose users have all permissions."""
 SUPER_ADMIN_ID = 1
 """The id of the role `super_admin` in the default tenant."""
-_COLUMNS = {
+_SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "role_id": "_id",
     "name": "name",
     "description": "description",
     "created_at": "createdAt",
 }
-"""Sortable columns."""
+"""Stored field by the name of a sortable column."""
 
 
 class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -200,9 +200,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: datetime
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> AuditSubject:
         """Return the role as an audit log object."""
-        return Subject("role", str(self.id), self.name)
+        return AuditSubject("role", str(self.id), self.name)
 
 
 class RoleStore:
@@ -210,7 +210,7 @@ class RoleStore:
 
     def __init__(self, database: Database) -> None:
         self._roles = database["roles"]
-        self.next_id = IdAllocator(database, "roles", ID_BLOCK).allocate
+        self.next_id = IdAllocator(database, "roles", ID_BLOCK_SIZE).allocate
 
     async def get(self, tenant: str, role_id: int, session: Session | None = None) -> Role | None:
         """Return one role of a tenant."""
@@ -225,8 +225,8 @@ class RoleStore:
         documents = await self._roles.find(query, session=session).to_list(None)
         return {role.id: role for role in msgspec.convert(documents, list[Role])}
 
-    async def super_admin(self, tenant: str, session: Session | None = None) -> int | None:
-        """Return the id of the role `super_admin`; None if no such tenant exists."""
+    async def find_super_admin_id(self, tenant: str, session: Session | None = None) -> int | None:
+        """Return the id of the role `super_admin`; None if the tenant does not exist."""
         query = {"tenant": tenant, "name": SUPER_ADMIN}
         role = await self._roles.find_one(query, {"_id": 1}, session=session)
         return None if role is None else int(role["_id"])
@@ -234,12 +234,12 @@ class RoleStore:
     async def search(
         self, tenant: str, keyword: str, request: PageRequest
     ) -> tuple[list[Role], int]:
-        """Return one page of the roles matching `keyword`, and the number of all."""
+        """Return one page of roles whose name contains `keyword`, and the total number."""
         query: dict[str, Any] = {"tenant": tenant}
         if keyword:
             query["name"] = contains_text(keyword)
         rows, total = await find_page(
-            self._roles, query, request.order(_COLUMNS), request.skip, request.limit
+            self._roles, query, request.order(_SORT_FIELD_BY_COLUMN), request.skip, request.limit
         )
         return msgspec.convert(rows, list[Role]), total
 
@@ -267,7 +267,7 @@ class RoleStore:
         """Delete a role."""
         await self._roles.delete_one({"_id": role_id, "tenant": tenant}, session=session)
 
-    async def drop_menu(self, tenant: str, menu_id: int, session: Session) -> None:
+    async def remove_menu_from_roles(self, tenant: str, menu_id: int, session: Session) -> None:
         """Remove a menu from all roles of a tenant."""
         await self._roles.update_many(
             {"tenant": tenant, "menus": menu_id}, {"$pull": {"menus": menu_id}}, session=session

@@ -29,21 +29,21 @@ log = logging.getLogger(__name__)
 
 DEFAULT_TENANT = "default"
 """The tenant that the first start creates."""
-TENANT = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""Tenant names are tokens of NATS subjects."""
+TENANT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Pattern of tenant names, which are tokens of NATS subjects."""
 TENANT_RULE = "must be 1 to 64 letters, digits, '_' or '-'"
-COPY_PERIOD = 2.0
+COPY_SECONDS = 2.0
 """Seconds between two copies of recent access versions to Redis."""
 COPY_AGE = timedelta(seconds=30)
-"""Maximum age of the copied versions: longer than a crash and a takeover last."""
-COUNTED_BY_LIMIT: dict[str, tuple[str, Document]] = {
+"""Age up to which a changed version is copied: longer than a takeover after a crash lasts."""
+COUNTED_DOCUMENTS_BY_LIMIT: dict[str, tuple[str, Document]] = {
     "users": ("users", {}),
     "roles": ("roles", {}),
     "applications": ("applications", {}),
     "consumers": ("applications", {"events": True}),
     "records": ("menus", {}),
 }
-"""For each limit that `auth` enforces: the counted collection and the filter of its documents."""
+"""By limit that `auth` enforces: the collection and the filter of the documents to count."""
 
 
 class TenantSettings(msgspec.Struct, kw_only=True):
@@ -52,7 +52,8 @@ class TenantSettings(msgspec.Struct, kw_only=True):
     viewers_may_command: bool
     """Whether view permissions allow users to set values and call services."""
     notice: bool
-    """True if an upgrade turned `viewers_may_command` on and no super-admin has set it since."""
+    """Whether consoles show a notice, because an upgrade turned `viewers_may_command` on, and no
+    super-admin has set it since."""
 
 
 class TenantStore:
@@ -91,14 +92,14 @@ class TenantStore:
             async for document in self._tenants.find().sort("_id", 1)
         ]
 
-    async def own_limits(
+    async def get_individual_limits(
         self, tenant: str, session: Session | None = None
     ) -> dict[str, int] | None:
         """Return the tenant's individual limits; None if it does not exist."""
         document = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
         return None if document is None else document.get("limits", {})
 
-    async def reserve(self, tenant: str, session: Session, limit: str) -> None:
+    async def require_below_limit(self, tenant: str, session: Session, limit: str) -> None:
         """Raise `TooManyRequests` if a tenant has reached `limit`.
 
         The update makes concurrent additions of a tenant conflict in MongoDB, so none exceeds the
@@ -108,22 +109,22 @@ class TenantStore:
             {"_id": tenant}, {"$inc": {"additions": 1}}, {"limits": 1}, session=session
         )
         maximum = (document or {}).get("limits", {}).get(limit, self._defaults[limit])
-        name, only = COUNTED_BY_LIMIT[limit]
+        name, only = COUNTED_DOCUMENTS_BY_LIMIT[limit]
         query, options = {"tenant": tenant, **only}, {"session": session, "limit": maximum}
         if await self._database[name].count_documents(query, **options) >= maximum:
             count_limited(limit, tenant)
             raise limit_error(limit, maximum)
 
     async def count_usage(self, tenant: str) -> dict[str, int]:
-        """Return the usage of each limit that only `auth` counts."""
+        """Return the number of counted documents by limit, except `records`."""
         return {
             limit: await self._database[name].count_documents({"tenant": tenant, **only})
-            for limit, (name, only) in COUNTED_BY_LIMIT.items()
+            for limit, (name, only) in COUNTED_DOCUMENTS_BY_LIMIT.items()
             if limit != "records"
         }
 
-    async def event_limits(self, below: float) -> dict[str, int]:
-        """Return limits of retained event bytes by tenant, if smaller than `below`."""
+    async def list_event_limits(self, below: float) -> dict[str, int]:
+        """Return limits of retained event bytes by tenant, only those under `below`."""
         name = "retainedEventBytes"
         default = self._defaults[name]
         query = {} if default < below else {f"limits.{name}": {"$lt": below}}
@@ -133,14 +134,14 @@ class TenantStore:
         }
         return {tenant: maximum for tenant, maximum in limits.items() if maximum < below}
 
-    async def record_purge(self, tenant: str, events: int, share: int) -> None:
-        """Record that `events` beyond a tenant's share (bytes) were purged."""
+    async def record_event_purge(self, tenant: str, events: int, share: int) -> None:
+        """Add `events` to the tenant's number of purged events; store time and `share`."""
         now = {"purge.at": datetime.now(UTC), "purge.share": share}
         change = {"$set": now, "$inc": {"purge.events": events}}
         await self._tenants.update_one({"_id": tenant}, change)
 
-    async def last_purge(self, tenant: str) -> Document | None:
-        """Return `at`, `share` and `events` of a tenant's purges, or None."""
+    async def get_event_purge(self, tenant: str) -> Document | None:
+        """Return latest time, share (bytes) and total of purged events; None without any."""
         document = await self._tenants.find_one({"_id": tenant}, {"purge": 1})
         return None if document is None else document.get("purge")
 
@@ -150,7 +151,9 @@ class TenantStore:
             {"_id": tenant}, {"$set": {"limits": limits}}, session=session
         )
 
-    async def settings(self, tenant: str, session: Session | None = None) -> TenantSettings | None:
+    async def get_settings(
+        self, tenant: str, session: Session | None = None
+    ) -> TenantSettings | None:
         """Return the settings of a tenant; None if it does not exist.
 
         A tenant without the field is older than the setting, for example moved from an older
@@ -173,13 +176,13 @@ class TenantStore:
         fields = {"viewersMayCommand": viewers_may_command, "commandNotice": False}
         await self._tenants.update_one({"_id": tenant}, {"$set": fields}, session=session)
 
-    async def version(self, tenant: str, session: Session) -> int:
+    async def get_access_version(self, tenant: str, session: Session) -> int:
         """Return the tenant's access version; 0 if it does not exist."""
         document = await self._tenants.find_one({"_id": tenant}, {"access": 1}, session=session)
         return int(document["access"]) if document else 0
 
-    async def raise_version(self, tenant: str, session: Session) -> int:
-        """Increase the access version in the caller's transaction; raise `NotFound`."""
+    async def raise_access_version(self, tenant: str, session: Session) -> int:
+        """Increase and return the access version of a tenant; raise `NotFound`."""
         document = await self._tenants.find_one_and_update(
             {"_id": tenant},
             {"$inc": {"access": 1}, "$set": {"accessChangedAt": datetime.now(UTC)}},
@@ -190,18 +193,20 @@ class TenantStore:
             raise NotFound(f"tenant `{tenant}` does not exist", field="tenant")
         return int(document["access"])
 
-    async def settle_versions(self, versions: AccessVersions) -> None:
-        """Copy recent access versions from MongoDB to Redis, repeatedly."""
+    async def copy_versions_forever(self, versions: AccessVersions) -> None:
+        """Copy recently changed access versions to Redis every `COPY_SECONDS`."""
 
-        async def settle() -> None:
+        async def copy_recent_versions() -> None:
             recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - COPY_AGE}}
             async for document in self._tenants.find(recent, {"access": 1}):
                 await versions.raise_to(document["_id"], document["access"])
 
-        await repeat(settle, COPY_PERIOD, "access versions were not copied to Redis; retrying")
+        await repeat(
+            copy_recent_versions, COPY_SECONDS, "access versions were not copied to Redis; retrying"
+        )
 
 
-class ConsoleClients:
+class ConsoleClientStore:
     """The collection `console_clients`: `{_id, secretHash, tenant, createdAt}`.
 
     `_id` is the client id.
@@ -210,7 +215,7 @@ class ConsoleClients:
     def __init__(self, database: Database) -> None:
         self._clients = database["console_clients"]
 
-    async def get(self, client_id: str) -> tuple[str | None, str | None]:
+    async def find_secret_hash_and_tenant(self, client_id: str) -> tuple[str | None, str | None]:
         """Return a client's secret hash and tenant; (None, None) if unknown."""
         document = await self._clients.find_one({"_id": client_id}, {"secretHash": 1, "tenant": 1})
         return (document["secretHash"], document["tenant"]) if document else (None, None)

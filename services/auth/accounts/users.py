@@ -20,12 +20,12 @@ from libs.common.store.mongo import (
     find_page,
     require_document,
 )
-from services.auth.audit import Subject
+from services.auth.audit import AuditSubject
 
-ID_BLOCK = 10
+ID_BLOCK_SIZE = 10
 """Ids allocated at a time. A restart wastes at most this many."""
-EMAIL_EXISTS = "user_register_email_exist"
-_COLUMNS = {
+EMAIL_EXISTS_TEXT = "user_register_email_exist"
+_SORT_FIELD_BY_COLUMN = {
     "user_id": "_id",
     "id": "_id",
     "email": "emailKey",
@@ -33,8 +33,8 @@ _COLUMNS = {
     "created_at": "createdAt",
     "enabled": "enabled",
 }
-"""Sortable columns of users."""
-_ROLE_USER_COLUMNS = {
+"""Stored field by the name of a sortable column of users."""
+_ROLE_USER_FIELD_BY_COLUMN = {
     "id": "_id",
     "user_id": "_id",
     "email": "email",
@@ -43,8 +43,8 @@ _ROLE_USER_COLUMNS = {
     "user_nickname": "nickname",
     "created_at": "createdAt",
 }
-"""Sortable columns of the users of a role."""
-_SUMMARY = {"email": 1, "nickname": 1}
+"""Stored field by the name of a sortable column of a role's users."""
+_SUMMARY_FIELDS = {"email": 1, "nickname": 1}
 
 
 class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -68,9 +68,9 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return Principal(kind=Kind.USER, tenant=self.tenant, subject=str(self.id), name=self.email)
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> AuditSubject:
         """Return the user as an audit log object."""
-        return Subject("user", str(self.id), self.email)
+        return AuditSubject("user", str(self.id), self.email)
 
 
 class UserSummary(msgspec.Struct, frozen=True):
@@ -91,7 +91,7 @@ class UserStore:
 
     def __init__(self, database: Database) -> None:
         self._users = database["users"]
-        self.next_id = IdAllocator(database, "users", ID_BLOCK).allocate
+        self.next_id = IdAllocator(database, "users", ID_BLOCK_SIZE).allocate
 
     async def get(
         self, tenant: str, user_id: int, session: Session | None = None
@@ -119,7 +119,7 @@ class UserStore:
     async def find_summaries(self, tenant: str, ids: Iterable[int]) -> dict[int, UserSummary]:
         """Return the public fields of the tenant's users with one of `ids`, by id."""
         query = {"tenant": tenant, "_id": {"$in": list(ids)}}
-        documents = await self._users.find(query, _SUMMARY).to_list(None)
+        documents = await self._users.find(query, _SUMMARY_FIELDS).to_list(None)
         return {user.id: user for user in msgspec.convert(documents, list[UserSummary])}
 
     async def list_role_ids(
@@ -137,7 +137,9 @@ class UserStore:
         self, tenant: str, keyword: str, request: PageRequest
     ) -> tuple[list[StoredUser], int]:
         """Return one page of the users matching `keyword`, and the number of all."""
-        rows, total = await self._page({"tenant": tenant}, keyword, request, _COLUMNS, None)
+        rows, total = await self._search_page(
+            {"tenant": tenant}, keyword, request, _SORT_FIELD_BY_COLUMN, None
+        )
         return msgspec.convert(rows, list[StoredUser]), total
 
     async def search_by_role(
@@ -145,23 +147,25 @@ class UserStore:
     ) -> tuple[list[UserSummary], int]:
         """Return one page of the users with a role (or without), and the number of all."""
         query = {"tenant": tenant, "roles": role_id if having else {"$ne": role_id}}
-        rows, total = await self._page(query, keyword, request, _ROLE_USER_COLUMNS, _SUMMARY)
+        rows, total = await self._search_page(
+            query, keyword, request, _ROLE_USER_FIELD_BY_COLUMN, _SUMMARY_FIELDS
+        )
         return msgspec.convert(rows, list[UserSummary]), total
 
     async def exists(
         self, tenant: str, session: Session | None = None, **conditions: int | bool | None
     ) -> bool:
-        """Return whether a tenant has a user with the given field values."""
+        """Return whether a tenant has a user with these field values; any without."""
         query = {"tenant": tenant, **conditions}
         return await self._users.find_one(query, {"_id": 1}, session=session) is not None
 
     async def count_by_tenant(self) -> dict[str, int]:
         """Return the number of users by tenant."""
-        return await self._count({"$group": {"_id": "$tenant", "count": {"$sum": 1}}})
+        return await self._count_groups({"$group": {"_id": "$tenant", "count": {"$sum": 1}}})
 
     async def count_by_role(self, tenant: str, roles: Sequence[int]) -> dict[int, int]:
         """Return the number of users of each of `roles`."""
-        return await self._count(
+        return await self._count_groups(
             {"$match": {"tenant": tenant, "roles": {"$in": list(roles)}}},
             {"$unwind": "$roles"},
             {"$group": {"_id": "$roles", "count": {"$sum": 1}}},
@@ -171,7 +175,7 @@ class UserStore:
         """Add a user; raise `Conflict` if the email address is in use."""
         document: Document = msgspec.to_builtins(user, builtin_types=(datetime,))
         document["emailKey"] = normalize_email(user.email)
-        with duplicate_raises(_email_exists()):
+        with duplicate_raises(_email_exists_error()):
             await self._users.insert_one(document, session=session)
 
     async def update(
@@ -189,7 +193,7 @@ class UserStore:
         fields = {**changes, "updatedAt": datetime.now(UTC)}
         if "email" in changes:
             fields["emailKey"] = normalize_email(changes["email"])
-        with duplicate_raises(_email_exists()):
+        with duplicate_raises(_email_exists_error()):
             document = await self._users.find_one_and_update(
                 {"_id": user.id, "tenant": user.tenant},
                 {"$set": fields, "$inc": {"generation": int(ends_tokens)}},
@@ -198,8 +202,10 @@ class UserStore:
             )
         return msgspec.convert(require_document(document), StoredUser)
 
-    async def renew_hash(self, user: StoredUser, hashed: str, session: Session) -> None:
-        """Replace the hash unless the password has changed meanwhile."""
+    async def replace_hash_if_unchanged(
+        self, user: StoredUser, hashed: str, session: Session
+    ) -> None:
+        """Store a new hash of the same password, unless the password changed meanwhile."""
         query = {"_id": user.id, "tenant": user.tenant, "passwordHash": user.password_hash}
         await self._users.update_one(query, {"$set": {"passwordHash": hashed}}, session=session)
 
@@ -230,7 +236,7 @@ class UserStore:
             await self._users.update_many(query, update, session=session)
         return ids
 
-    async def _page(
+    async def _search_page(
         self,
         query: Document,
         keyword: str,
@@ -244,10 +250,10 @@ class UserStore:
         order = request.order(columns)
         return await find_page(self._users, query, order, request.skip, request.limit, fields)
 
-    async def _count(self, *stages: Document) -> dict[Any, int]:
+    async def _count_groups(self, *stages: Document) -> dict[Any, int]:
         rows = await self._users.aggregate(list(stages))
         return {row["_id"]: row["count"] async for row in rows}
 
 
-def _email_exists() -> Conflict:
-    return Conflict("another user has this email address", field="email", code=EMAIL_EXISTS)
+def _email_exists_error() -> Conflict:
+    return Conflict("another user has this email address", field="email", code=EMAIL_EXISTS_TEXT)

@@ -44,7 +44,7 @@ async def search_applications(
 ) -> list[ApplicationResponse] | Page[ApplicationResponse]:
     """Search applications by part of their name or client id."""
     rows, total = await applications.search(caller, data)
-    return data.listed([application.response for application in rows], total)
+    return data.listed([application.api_response for application in rows], total)
 
 
 @get("/{application_id:str}")
@@ -52,7 +52,7 @@ async def get_application(
     caller: RequestCaller, applications: Applications, application_id: PathId
 ) -> ApplicationResponse:
     """Get an application without its secret."""
-    return (await applications.get(caller, application_id)).response
+    return (await applications.get(caller, application_id)).api_response
 
 
 @put("/{application_id:str}")
@@ -82,7 +82,9 @@ async def regenerate_application_secret(
 
     The new secret is shown only once.
     """
-    return ApplicationWithSecret.from_fields(await applications.rotate(caller, application_id))
+    return ApplicationWithSecret.from_fields(
+        await applications.rotate_secret(caller, application_id)
+    )
 
 
 @put("/{application_id:str}/allowed-addresses")
@@ -118,7 +120,7 @@ async def take_device(
     caller: RequestCaller, applications: Applications, application_id: PathId, device_id: PathId
 ) -> None:
     """Return a device from an application to the users. Its key stays valid."""
-    await applications.reclaim_device(caller, application_id, device_id)
+    await applications.return_device(caller, application_id, device_id)
 
 
 ROUTER = route_operations(globals(), "/application", guards=[super_admins], tags=["Applications"])

@@ -21,7 +21,7 @@ TIMEOUT_SECONDS = 5.0
 """Timeout of JetStream requests, in seconds."""
 
 
-class _Names(msgspec.Struct):
+class _ConsumerNames(msgspec.Struct):
     total: int = 0
     consumers: list[str] | None = None
 
@@ -33,11 +33,11 @@ class EventConsumers:
     bus: Bus
     applications: ApplicationStore
 
-    async def sweep(self) -> None:
-        """Delete abandoned consumers periodically; runs in the lease holder."""
-        await repeat(self.end_abandoned, SWEEP_SECONDS, "consumers were not checked; retrying")
+    async def run(self) -> None:
+        """Call `delete_abandoned` periodically; runs in the lease holder."""
+        await repeat(self.delete_abandoned, SWEEP_SECONDS, "consumers were not checked; retrying")
 
-    async def end_abandoned(self) -> None:
+    async def delete_abandoned(self) -> None:
         """Delete each consumer whose application is deleted or may not read events."""
         for name in await self._list_names():
             if _is_client_id(name):
@@ -51,7 +51,7 @@ class EventConsumers:
         while True:
             page = msgspec.json.decode(
                 await self._request(f"$JS.API.CONSUMER.NAMES.{EVENTS}", {"offset": len(names)}),
-                type=_Names,
+                type=_ConsumerNames,
             )
             names += page.consumers or []
             if not page.consumers or len(names) >= page.total:

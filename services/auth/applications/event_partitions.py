@@ -31,31 +31,31 @@ class EventDistributor:
     partitions: int
 
     async def run(self) -> None:
-        """Apply the configuration periodically; runs in the lease holder."""
+        """Call `distribute` periodically; runs in the lease holder."""
         late = "events were not distributed; retrying"
-        await repeat(self.apply, CHECK_SECONDS, late, upcoming=self._set_partitions)
+        await repeat(self.distribute, CHECK_SECONDS, late, upcoming=self._set_partitions)
 
-    async def apply(self) -> None:
+    async def distribute(self) -> None:
         """Set the number of partitions and the tenants whose events are copied."""
         if not (streams := await self._set_partitions()):
             return
         copied_tenants = [
             StreamSource(name=stream, filter_subject=f"event.{tenant}.>")
-            for tenant in await self.applications.list_reading_tenants()
+            for tenant in await self.applications.list_event_reading_tenants()
             for stream in streams
         ]
         config = (await self.bus.js.stream_info(EVENTS)).config
-        if _filters(config.sources or []) != _filters(copied_tenants):
+        if _source_filters(config.sources or []) != _source_filters(copied_tenants):
             await self.bus.js.update_stream(config.evolve(sources=copied_tenants or None))
             log.info("EVENTS copies the events of %d tenants", len(copied_tenants) // len(streams))
 
     async def _set_partitions(self, _: float = 0.0) -> list[str]:
-        """Set the number of partitions; return those that were ever created."""
+        """Set the number of event partitions; return the streams of all ever created."""
         event_partitions = await set_event_partitions(
             self.bus.js, self.bus.replicas, self.partitions
         )
         return event_partitions.streams[1:]
 
 
-def _filters(sources: list[StreamSource]) -> set[tuple[str, str | None]]:
+def _source_filters(sources: list[StreamSource]) -> set[tuple[str, str | None]]:
     return {(source.name, source.filter_subject) for source in sources}

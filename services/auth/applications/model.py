@@ -11,13 +11,14 @@ from libs.common.contracts.auth import Application
 from libs.common.http.console import PageRequest, ResponseModel
 from libs.common.identity import Kind, Principal
 from libs.common.identity.networks import is_inside
-from services.auth.audit import Subject
+from services.auth.audit import AuditSubject
 
-MAX_ALLOWED = 100
+MAX_ALLOWED_ADDRESSES = 100
 """Maximum entries of an allow-list."""
 
 AllowList = Annotated[
-    list[Annotated[str, msgspec.Meta(max_length=64)]], msgspec.Meta(max_length=MAX_ALLOWED)
+    list[Annotated[str, msgspec.Meta(max_length=64)]],
+    msgspec.Meta(max_length=MAX_ALLOWED_ADDRESSES),
 ]
 """IPv4 and IPv6 addresses, and networks in CIDR notation. Empty allows all addresses."""
 
@@ -32,7 +33,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     """A UUID, unique across all tenants."""
     secret_hash: str
     generation: int
-    """Incremented with the secret and the allow-list. Tokens of an earlier one are invalid."""
+    """Increased with a new secret or allow-list. Tokens of earlier generations are invalid."""
     events: bool
     allowed_addresses: tuple[str, ...] = ()
     created_at: datetime
@@ -49,7 +50,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         )
 
     @property
-    def user(self) -> str:
+    def nats_user(self) -> str:
         """Return the NATS user of the application's connections."""
         return application_user(self.client_id)
 
@@ -58,9 +59,9 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         return not self.allowed_addresses or is_inside(address, self.allowed_addresses)
 
     @property
-    def subject(self) -> Subject:
+    def subject(self) -> AuditSubject:
         """Return the application as an audit log object."""
-        return Subject("application", str(self.id), self.name)
+        return AuditSubject("application", str(self.id), self.name)
 
     @property
     def audit_fields(self) -> dict[str, Any]:
@@ -73,8 +74,8 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         }
 
     @property
-    def contract(self) -> Application:
-        """Return the fields for other services."""
+    def rpc_contract(self) -> Application:
+        """Return the application as RPC operations return it to other services."""
         return Application(
             application_id=self.id,
             name=self.name,
@@ -85,8 +86,8 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         )
 
     @property
-    def response(self) -> "ApplicationResponse":
-        """Return the response of the management API."""
+    def api_response(self) -> "ApplicationResponse":
+        """Return the application as the management API returns it."""
         return ApplicationResponse.from_fields(
             self,
             application_id=str(self.id),

@@ -35,10 +35,10 @@ from services.auth.applications.model import (
     StoredApplication,
 )
 from services.auth.applications.store import ApplicationStore
-from services.auth.changes import Change, Changes, operator
+from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
 from services.auth.client_secrets import generate_secret, hash_secret
 
-MAX_NAME = 64
+MAX_NAME_CHARACTERS = 64
 """Maximum characters of an application's name."""
 
 
@@ -47,7 +47,7 @@ class ApplicationService:
     """The operations on applications, each in the tenant of its caller."""
 
     store: ApplicationStore
-    changes: Changes
+    changes: ChangeRunner
     tenants: TenantStore
     rpc: RpcClient
     """Client of `device`, which assigns devices to applications."""
@@ -57,7 +57,7 @@ class ApplicationService:
 
         Raises `InvalidInput`, `Conflict`, and `NotFound` if the tenant does not exist.
         """
-        name = parse_name(request.name, maximum=MAX_NAME)
+        name = parse_name(request.name, maximum=MAX_NAME_CHARACTERS)
         allowed = parse_allow_list(request.allowed_addresses)
         if not await self.tenants.exists(caller.tenant):
             raise NotFound(f"tenant `{caller.tenant}` does not exist", field="tenant")
@@ -74,7 +74,7 @@ class ApplicationService:
             created_at=datetime.now(UTC),
         )
 
-        async def insert_application(change: Change) -> None:
+        async def insert_application(change: ChangeTransaction) -> None:
             await change.reserve("applications")
             if application.events:
                 await change.reserve("consumers")
@@ -109,13 +109,13 @@ class ApplicationService:
         Without events, its NATS connections are closed. Raises `InvalidInput`, `NotFound` and
         `Conflict`.
         """
-        name = parse_name(request.name, maximum=MAX_NAME)
+        name = parse_name(request.name, maximum=MAX_NAME_CHARACTERS)
 
         def alter(before: StoredApplication) -> StoredApplication:
             events = before.events if request.events is None else request.events
             return replace(before, name=name, events=events)
 
-        await self._change(caller, application_id, alter)
+        await self._update_if_changed(caller, application_id, alter)
 
     async def set_allowed_addresses(
         self, caller: Caller, application_id: int, addresses: Sequence[str]
@@ -131,27 +131,29 @@ class ApplicationService:
                 return before
             return replace(with_next_generation(before), allowed_addresses=allowed)
 
-        return await self._change(caller, application_id, alter)
+        return await self._update_if_changed(caller, application_id, alter)
 
-    async def rotate(self, caller: Caller, application_id: int) -> ApplicationSecret:
+    async def rotate_secret(self, caller: Caller, application_id: int) -> ApplicationSecret:
         """Replace the secret; the old secret and all tokens are revoked on return."""
         secret = generate_secret()
 
         def alter(before: StoredApplication) -> StoredApplication:
             return replace(with_next_generation(before), secret_hash=hash_secret(secret))
 
-        return _with_secret(await self._change(caller, application_id, alter, "rotated"), secret)
+        return _with_secret(
+            await self._update_if_changed(caller, application_id, alter, "rotated"), secret
+        )
 
     async def delete(self, caller: Caller, application_id: int) -> None:
         """Delete an application; its tokens are revoked on return."""
 
-        async def delete_application(change: Change) -> None:
+        async def delete_application(change: ChangeTransaction) -> None:
             application = await self.get(caller, application_id, change.session)
             await self.store.remove(application, change.session)
             change.record("deleted", application.subject, before=application.audit_fields)
             generation = with_next_generation(application).generation
-            user = application.user if application.events else ""
-            change.revoke(Kind.APPLICATION, str(application_id), generation, user)
+            user = application.nats_user if application.events else ""
+            change.revoke_tokens(Kind.APPLICATION, str(application_id), generation, user)
 
         await self.changes.run(caller, delete_application)
 
@@ -163,17 +165,17 @@ class ApplicationService:
         application = await self.get(caller, application_id)
         request = AssignDevice(application.tenant, device_id, application.id, application.name)
         device = await self.rpc.call(ASSIGN_DEVICE, request, OwnedDevice)
-        await self._record_device(caller, application, "device_given", device_id, device)
+        await self._record_device_change(caller, application, "device_given", device_id, device)
 
-    async def reclaim_device(self, caller: Caller, application_id: int, device_id: int) -> None:
+    async def return_device(self, caller: Caller, application_id: int, device_id: int) -> None:
         """Return a device of the application to the users; raises as `assign_device`."""
         application = await self.get(caller, application_id)
         user_id = caller.principal.user_id
         request = ReclaimDevice(application.tenant, device_id, application.id, user_id)
         device = await self.rpc.call(RECLAIM_DEVICE, request, OwnedDevice)
-        await self._record_device(caller, application, "device_taken", device_id, device)
+        await self._record_device_change(caller, application, "device_taken", device_id, device)
 
-    async def _record_device(
+    async def _record_device_change(
         self,
         caller: Caller,
         application: StoredApplication,
@@ -184,16 +186,16 @@ class ApplicationService:
         fields = {"device_id": str(device_id), "sn": device.sn, "name": device.name}
         await self.changes.record(caller, action, application.subject, after=fields)
 
-    async def _change(
+    async def _update_if_changed(
         self,
         caller: Caller,
         application_id: int,
         alter: Callable[[StoredApplication], StoredApplication],
         action: str = "updated",
     ) -> StoredApplication:
-        """Store and record an altered application; skip an unchanged one."""
+        """Store the application that `alter` returns and record the change, if any."""
 
-        async def update_application(change: Change) -> StoredApplication:
+        async def update_application(change: ChangeTransaction) -> StoredApplication:
             before = await self.get(caller, application_id, change.session)
             after = alter(before)
             if after.events and not before.events:
@@ -204,11 +206,11 @@ class ApplicationService:
                 names = [name for name in old if old[name] != new[name]]
                 changed = [{name: fields[name] for name in names} or None for fields in (old, new)]
                 change.record(action, after.subject, *changed)
-            user = before.user if before.events else ""
+            user = before.nats_user if before.events else ""
             if after.generation > before.generation:
-                change.revoke(Kind.APPLICATION, str(application_id), after.generation, user)
+                change.revoke_tokens(Kind.APPLICATION, str(application_id), after.generation, user)
             elif before.events and not after.events:
-                change.disconnect(user)
+                change.close_connections(user)
             return after
 
         return await self.changes.run(caller, update_application)
@@ -244,20 +246,24 @@ def offer_applications(rpc: RpcServer, service: ApplicationService) -> None:
 
     async def create(request: CreateApplication) -> ApplicationSecret:
         new = NewApplication(name=request.name, events=request.events)
-        return await service.create(operator(request.tenant), new)
+        return await service.create(build_operator_caller(request.tenant), new)
 
     async def every(request: ListApplications) -> Applications:
-        applications = await service.list_all(operator(request.tenant))
-        return Applications([application.contract for application in applications])
+        applications = await service.list_all(build_operator_caller(request.tenant))
+        return Applications([application.rpc_contract for application in applications])
 
     async def get(request: ApplicationRef) -> Application:
-        return (await service.get(operator(request.tenant), request.application_id)).contract
+        return (
+            await service.get(build_operator_caller(request.tenant), request.application_id)
+        ).rpc_contract
 
     async def rotate(request: ApplicationRef) -> ApplicationSecret:
-        return await service.rotate(operator(request.tenant), request.application_id)
+        return await service.rotate_secret(
+            build_operator_caller(request.tenant), request.application_id
+        )
 
     async def delete(request: ApplicationRef) -> Done:
-        await service.delete(operator(request.tenant), request.application_id)
+        await service.delete(build_operator_caller(request.tenant), request.application_id)
         return Done()
 
     rpc.offer("create_application", CreateApplication, create)

@@ -14,17 +14,17 @@ from libs.common.store.mongo import (
     duplicate_raises,
     find_page,
 )
-from services.auth.accounts.users import ID_BLOCK
+from services.auth.accounts.users import ID_BLOCK_SIZE
 from services.auth.applications.model import ApplicationSearch, StoredApplication
 
-_COLUMNS = {
+_SORT_FIELD_BY_COLUMN = {
     "application_id": "_id",
     "name": "name",
     "client_id": "clientId",
     "events": "events",
     "created_at": "createdAt",
 }
-"""Sortable columns."""
+"""Stored field by the name of a sortable column."""
 
 
 class ApplicationStore:
@@ -32,12 +32,12 @@ class ApplicationStore:
 
     def __init__(self, database: Database) -> None:
         self._applications = database["applications"]
-        self.next_id = IdAllocator(database, "applications", ID_BLOCK).allocate
+        self.next_id = IdAllocator(database, "applications", ID_BLOCK_SIZE).allocate
 
     async def add(self, application: StoredApplication, session: Session) -> None:
         """Add an application; raise `Conflict` if the tenant has one with that name."""
         with duplicate_raises(_duplicate_name_error(application)):
-            await self._applications.insert_one(_document(application), session=session)
+            await self._applications.insert_one(_build_document(application), session=session)
 
     async def get(
         self, application_id: int, tenant: str, session: Session | None = None
@@ -62,7 +62,7 @@ class ApplicationStore:
         documents = await self._applications.find({"tenant": tenant}).sort("name", 1).to_list(None)
         return msgspec.convert(documents, list[StoredApplication])
 
-    async def list_reading_tenants(self) -> list[str]:
+    async def list_event_reading_tenants(self) -> list[str]:
         """Return the tenants with applications that may read events."""
         return sorted(await self._applications.distinct("tenant", {"events": True}))
 
@@ -75,7 +75,11 @@ class ApplicationStore:
             part = contains_text(request.keyword)
             query["$or"] = [{"name": part}, {"clientId": part}]
         rows, total = await find_page(
-            self._applications, query, request.order(_COLUMNS), request.skip, request.limit
+            self._applications,
+            query,
+            request.order(_SORT_FIELD_BY_COLUMN),
+            request.skip,
+            request.limit,
         )
         return msgspec.convert(rows, list[StoredApplication]), total
 
@@ -84,7 +88,7 @@ class ApplicationStore:
         with duplicate_raises(_duplicate_name_error(application)):
             await self._applications.replace_one(
                 {"_id": application.id, "tenant": application.tenant},
-                _document(application),
+                _build_document(application),
                 session=session,
             )
 
@@ -102,6 +106,6 @@ def _duplicate_name_error(application: StoredApplication) -> Conflict:
     )
 
 
-def _document(application: StoredApplication) -> Document:
+def _build_document(application: StoredApplication) -> Document:
     document: Document = msgspec.to_builtins(application, builtin_types=(datetime,))
     return document

@@ -26,34 +26,34 @@ from libs.common.identity.users import TENANT_LIFE, tenant_key
 from libs.common.jobs import NamedTasks
 from libs.common.limits import TAKE_SCRIPT, bucket_key
 from libs.common.store.redis import Redis
-from services.auth.callout.permissions import MAX_SHARED_CLIENTS, Admission
+from services.auth.callout.permissions import MAX_CLIENTS_PER_ACCESS_KEY, Admission
 from services.auth.connections import (
-    ADMISSIONS_LIFE,
-    MAX_ADMISSIONS,
+    ADMISSIONS_SECONDS,
+    MAX_STORED_ADMISSIONS,
     AdmissionRecord,
     admissions_key,
-    barred_key,
+    user_block_key,
 )
-from services.auth.device_credentials import DeviceStore
+from services.auth.device_credentials import DeviceCredentialStore
 
 log = logging.getLogger(__name__)
 
-LOG_IN_RATE = 1.0
-"""Logins per second of one device, application or integration."""
-LOG_IN_BURST = 60
-"""Burst of logins of one device, application or integration."""
+LOGINS_PER_SECOND = 1.0
+"""Maximum logins per second of one device, application or integration, after a burst."""
+MAX_LOGIN_BURST = 60
+"""Maximum logins at once of one device, application or integration."""
 MAX_CLIENT_IDS = 8
 """Maximum client ids of a device in addition to its SN."""
-CLAIM_LIFE = int(SESSION_DAYS * DAY)
-"""Seconds that an id stays reserved; nats-server keeps its session as long."""
-MAX_DELETIONS = 1000
-"""Maximum sessions waiting to be deleted. Further sessions expire in nats-server."""
-TIMEOUT = 5.0
+CLIENT_ID_SECONDS = int(SESSION_DAYS * DAY)
+"""Seconds for which an MQTT client id stays reserved; nats-server keeps its session as long."""
+MAX_WAITING_DELETIONS = 1000
+"""Maximum MQTT sessions waiting to be deleted. Further sessions expire in nats-server."""
+REQUEST_SECONDS = 5.0
 """Timeout of requests to nats-server, in seconds."""
 OTHER_OWNER, SAME_OWNER, NO_OWNER = range(3)
 """Previous owner of an id, as `admit.lua` returns it."""
 _CLIENT_ID_PREFIX = "tw:mqtt-id:"
-_HASH_DIGITS = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
+_SESSION_HASH_ALPHABET = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
 
 
 class AdmissionResult(NamedTuple):
@@ -62,10 +62,10 @@ class AdmissionResult(NamedTuple):
     wait: float = 0.0
     """Seconds until the next attempt is allowed; 0 if the user was admitted."""
     kept: int = 0
-    """Number of known admissions of the user, including this one."""
+    """Number of stored admissions of the user, including this one."""
 
 
-class _Session(msgspec.Struct):
+class _SessionReply(msgspec.Struct):
     error: Any = None
 
 
@@ -75,7 +75,7 @@ class AdmissionRegistry:
     def __init__(
         self,
         redis: Redis,
-        devices: DeviceStore,
+        devices: DeviceCredentialStore,
         bus: Bus,
         endpoints: Sequence[Mapping[str, Any]],
         user: str,
@@ -109,68 +109,78 @@ class AdmissionRegistry:
             bucket_key("bus", f"log-in:{key}"),
             admissions_key(user),
             tenant_key(user),
-            barred_key(user),
+            user_block_key(user),
         ]
-        args: list[Any] = [LOG_IN_RATE, LOG_IN_BURST, entry, MAX_ADMISSIONS, ADMISSIONS_LIFE]
+        args: list[Any] = [
+            LOGINS_PER_SECOND,
+            MAX_LOGIN_BURST,
+            entry,
+            MAX_STORED_ADMISSIONS,
+            ADMISSIONS_SECONDS,
+        ]
         args += [admission.tenant, TENANT_LIFE]
         if client_id not in {None, user}:
             keys += [f"{_CLIENT_ID_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
-            maximum = MAX_SHARED_CLIENTS if admission.shared else MAX_CLIENT_IDS
-            args += [key, client_id, CLAIM_LIFE, maximum, _CLIENT_ID_PREFIX]
+            maximum = MAX_CLIENTS_PER_ACCESS_KEY if admission.shared else MAX_CLIENT_IDS
+            args += [key, client_id, CLIENT_ID_SECONDS, maximum, _CLIENT_ID_PREFIX]
         owner, wait_ms, admissions, *evicted = await self._admit(keys=keys, args=args)
         if owner == OTHER_OWNER:
             return None
         new = client_id if client_id and owner == NO_OWNER and client_id.upper() != key else None
         if new and await self._devices.get(new):
-            await self.release(new)
+            await self.release_client_id(new)
             await self._redis.lrem(admissions_key(user), 1, entry)
             return None
         for evicted_id in evicted:
-            if len(self._deleting) < MAX_DELETIONS:
-                self._deleting.start(evicted_id, partial(self._delete, evicted_id.decode()))
+            if len(self._deleting) < MAX_WAITING_DELETIONS:
+                self._deleting.start(evicted_id, partial(self._delete_session, evicted_id.decode()))
         return AdmissionResult(wait_ms / 1000, admissions)
 
-    async def release(self, client_id: str) -> None:
-        """Delete the reservation of an id that is the SN of another device."""
+    async def release_client_id(self, client_id: str) -> None:
+        """Delete the reservation of an MQTT client id, which is another device's SN."""
         await self._redis.delete(f"{_CLIENT_ID_PREFIX}{client_id}")
 
     async def stop(self) -> None:
         """Stop deleting sessions; nats-server expires the rest."""
         await self._deleting.stop()
 
-    async def _delete(self, client_id: str) -> None:
+    async def _delete_session(self, client_id: str) -> None:
         """Delete a session at the first endpoint that answers."""
         for endpoint in self._endpoints:
             try:
-                if await self._exists(client_id):
-                    await self._replace(client_id, endpoint)
+                if await self._session_exists(client_id):
+                    await self._replace_with_clean_session(client_id, endpoint)
             except (aiomqtt.MqttError, NatsError, TimeoutError) as error:
                 log.warning("the MQTT session %r was not deleted: %r", client_id, error)
             else:
                 return
 
-    async def _replace(self, client_id: str, endpoint: Mapping[str, Any]) -> None:
+    async def _replace_with_clean_session(
+        self, client_id: str, endpoint: Mapping[str, Any]
+    ) -> None:
         """Delete a session as MQTT defines it: by a clean session with the same id."""
         async with aiomqtt.Client(
             **endpoint,
             username=self._user,
             password=self._password,
             identifier=client_id,
-            timeout=TIMEOUT,
+            timeout=REQUEST_SECONDS,
         ):
             pass
 
-    async def _exists(self, client_id: str) -> bool:
-        subject = f"$MQTT.sess.{_hash(client_id)}"
+    async def _session_exists(self, client_id: str) -> bool:
+        subject = f"$MQTT.sess.{_hash_session_id(client_id)}"
         answer = await self._bus.client.request(
             f"$JS.API.STREAM.MSG.GET.{SESSIONS}",
             msgspec.json.encode({"last_by_subj": subject}),
-            timeout=TIMEOUT,
+            timeout=REQUEST_SECONDS,
         )
-        return msgspec.json.decode(answer.data, type=_Session).error is None
+        return msgspec.json.decode(answer.data, type=_SessionReply).error is None
 
 
-def _hash(client_id: str) -> str:
+def _hash_session_id(client_id: str) -> str:
     """Return the session's key in nats-server 2.15: 8 digits of a SHA-256."""
     digest = hashlib.sha256(client_id.encode()).digest()[:8]
-    return bytes(_HASH_DIGITS[byte % len(_HASH_DIGITS)] for byte in digest).decode()
+    return bytes(
+        _SESSION_HASH_ALPHABET[byte % len(_SESSION_HASH_ALPHABET)] for byte in digest
+    ).decode()

@@ -15,10 +15,10 @@ import msgspec
 from libs.common.bus.nkeys import KeyKind, KeyPair, NkeyError, verify
 from services.auth.callout.permissions import Permissions
 
-_VERSION = 2
+_CLAIMS_VERSION = 2
 _UNLIMITED = -1
-_ANSWER = {"max": 1, "ttl": 60_000_000_000}
-"""At most one response per request, within a minute (ns)."""
+_RESPONSE_PERMISSION = {"max": 1, "ttl": 60_000_000_000}
+"""Permission to respond once to each request, within a minute (`ttl` in ns)."""
 _REQUEST_AUDIENCE = "nats-authorization-request"
 _REQUEST_TYPE = "authorization_request"
 
@@ -72,23 +72,23 @@ class _RequestClaims(msgspec.Struct, frozen=True):
     nats: AuthorizationRequest
 
 
-def _b64(data: bytes) -> str:
+def _encode_base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _unb64(text: str) -> bytes:
+def _decode_base64url(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-_HEADER = _b64(b'{"typ":"JWT","alg":"ed25519-nkey"}')
+_ENCODED_HEADER = _encode_base64url(b'{"typ":"JWT","alg":"ed25519-nkey"}')
 
 
-def _sign(claims: dict[str, Any], key: KeyPair) -> str:
+def _sign_claims(claims: dict[str, Any], key: KeyPair) -> str:
     """Encode and sign `claims`, with the hash of the claims as `jti`."""
     digest = hashlib.new("sha512_256", msgspec.json.encode(claims)).digest()
     jti = base64.b32encode(digest).decode().rstrip("=")
-    body = f"{_HEADER}.{_b64(msgspec.json.encode({'jti': jti, **claims}))}"
-    return f"{body}.{_b64(key.sign(body.encode()))}"
+    body = f"{_ENCODED_HEADER}.{_encode_base64url(msgspec.json.encode({'jti': jti, **claims}))}"
+    return f"{body}.{_encode_base64url(key.sign(body.encode()))}"
 
 
 def decode_request(token: bytes, *, now: float | None = None) -> AuthorizationRequest:
@@ -100,9 +100,9 @@ def decode_request(token: bytes, *, now: float | None = None) -> AuthorizationRe
     """
     try:
         header, payload, signature = token.decode("ascii").split(".")
-        claims = msgspec.json.decode(_unb64(payload), type=_RequestClaims)
+        claims = msgspec.json.decode(_decode_base64url(payload), type=_RequestClaims)
         signed = verify(
-            claims.iss, KeyKind.SERVER, f"{header}.{payload}".encode(), _unb64(signature)
+            claims.iss, KeyKind.SERVER, f"{header}.{payload}".encode(), _decode_base64url(signature)
         )
     except (ValueError, NkeyError, msgspec.MsgspecError) as exc:
         raise InvalidRequestError(f"not a callout request: {exc}") from exc
@@ -127,7 +127,7 @@ def build_user_jwt(
     `name` replaces the user name of the client and appears in system events and `CONNZ`. The
     audience is the NATS account of the user. `key` must be the configured `issuer`.
     """
-    return _sign(
+    return _sign_claims(
         {
             "aud": permissions.account,
             "iat": int(time.time()),
@@ -138,10 +138,10 @@ def build_user_jwt(
                 "payload": _UNLIMITED,
                 "pub": {"allow": permissions.publish},
                 "sub": {"allow": permissions.subscribe},
-                **({"resp": _ANSWER} if permissions.answers else {}),
+                **({"resp": _RESPONSE_PERMISSION} if permissions.answers else {}),
                 "subs": _UNLIMITED,
                 "type": "user",
-                "version": _VERSION,
+                "version": _CLAIMS_VERSION,
             },
             "sub": request.user_nkey,
         },
@@ -151,7 +151,7 @@ def build_user_jwt(
 
 def build_acceptance(request: AuthorizationRequest, user: str, key: KeyPair) -> bytes:
     """Return the response that admits the connection as `user` (a user JWT)."""
-    return _response(request, {"jwt": user}, key)
+    return _build_response(request, {"jwt": user}, key)
 
 
 def build_rejection(request: AuthorizationRequest, reason: str, key: KeyPair) -> bytes:
@@ -159,16 +159,16 @@ def build_rejection(request: AuthorizationRequest, reason: str, key: KeyPair) ->
 
     nats-server logs `reason`; the client receives only "authorization violation".
     """
-    return _response(request, {"error": reason}, key)
+    return _build_response(request, {"error": reason}, key)
 
 
-def _response(request: AuthorizationRequest, answer: dict[str, str], key: KeyPair) -> bytes:
-    return _sign(
+def _build_response(request: AuthorizationRequest, answer: dict[str, str], key: KeyPair) -> bytes:
+    return _sign_claims(
         {
             "aud": request.server_id.id,
             "iat": int(time.time()),
             "iss": key.public_key,
-            "nats": {**answer, "type": "authorization_response", "version": _VERSION},
+            "nats": {**answer, "type": "authorization_response", "version": _CLAIMS_VERSION},
             "sub": request.user_nkey,
         },
         key,

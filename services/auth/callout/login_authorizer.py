@@ -15,29 +15,29 @@ from libs.common.limits.tenants import LimitsCache, count_limited
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
 from services.auth.bus_credentials import (
-    MqttClients,
+    MqttLoginClient,
     derive_application_credential,
     derive_credential,
 )
 from services.auth.callout.admission_registry import AdmissionRegistry
 from services.auth.callout.permissions import (
-    MAX_SHARED_CLIENTS,
+    MAX_CLIENTS_PER_ACCESS_KEY,
     Admission,
     InvalidIdentityError,
     application_permissions,
-    client_permissions,
     device_permissions,
     integration_permissions,
+    mqtt_client_permissions,
 )
-from services.auth.client_secrets import secret_matches
+from services.auth.client_secrets import matches_secret_hash
 from services.auth.connections import UserConnections
-from services.auth.device_credentials import DeviceService
+from services.auth.device_credentials import DeviceCredentialService
 from services.auth.integration_logins import IntegrationLoginStore
 from services.auth.login_records import LoginMethod, RejectedLoginRecorder, count_login
 
 log = logging.getLogger(__name__)
 
-ACCESS_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}@[A-Za-z0-9_-]{1,64}").fullmatch
+match_access_key = re.compile(r"[A-Za-z0-9_-]{1,64}@[A-Za-z0-9_-]{1,64}").fullmatch
 RETRY_SECONDS = 1.5
 """Seconds after which a user with too many connections may retry."""
 
@@ -46,7 +46,7 @@ RETRY_SECONDS = 1.5
 class LoginAuthorizer:
     """Authorizes logins from the current state, so revocation is immediate."""
 
-    devices: DeviceService
+    devices: DeviceCredentialService
     applications: ApplicationStore
     integrations: IntegrationLoginStore
     registry: AdmissionRegistry
@@ -54,7 +54,7 @@ class LoginAuthorizer:
     limits: LimitsCache
     rejected_logins: RejectedLoginRecorder
     passes: PassVerifier
-    clients: MqttClients
+    clients: MqttLoginClient
 
     async def admit(
         self,
@@ -79,12 +79,12 @@ class LoginAuthorizer:
         tenants may connect over MQTT, and each client id has one owner. An application needs an
         `address` of its allow-list.
 
-        Raises `TooManyRequests` beyond the tenant's limit of connections and beyond `LOG_IN_RATE`,
+        Raises `TooManyRequests` beyond the tenant's limit of connections and `LOGINS_PER_SECOND`,
         because each login takes processor time of nats-server and of the connection watch.
         """
         if not user or not password:
             return None
-        method, admission = await self._verify(user, password, address, mqtt_id)
+        method, admission = await self._verify_credentials(user, password, address, mqtt_id)
         result = None
         if admission is not None:
             result = await self.registry.admit(admission, connection, mqtt_id)
@@ -95,65 +95,65 @@ class LoginAuthorizer:
             raise TooManyRequests("too many logins", retry_after=result.wait)
         maximum = self.limits.get(admission.tenant).each_connections
         if admission.shared:
-            maximum = max(maximum, MAX_SHARED_CLIENTS)
+            maximum = max(maximum, MAX_CLIENTS_PER_ACCESS_KEY)
         if not await self.connections.has_room(admission.name, connection, result.kept, maximum):
             count_limited("eachConnections", admission.tenant)
             raise TooManyRequests("too many connections", retry_after=RETRY_SECONDS)
         return admission
 
-    async def _verify(
+    async def _verify_credentials(
         self, user: str, password: str, address: str, mqtt_id: str | None
     ) -> tuple[LoginMethod, Admission | None]:
         if mqtt_id is None:
             if user.startswith(LOGIN_PREFIX):
-                return "nats_integration", await self._admit_integration(user, password)
+                return "nats_integration", await self._check_integration(user, password)
             application = (
                 await self.applications.find_by_client_id(user) if _is_uuid(user) else None
             )
             if application is not None:
-                return "nats_application", self._admit_application(application, password, address)
-        elif ACCESS_KEY(user):
-            client = await self._admit_mqtt_client(user, password)
+                return "nats_application", self._check_application(application, password, address)
+        elif match_access_key(user):
+            client = await self._check_mqtt_client(user, password)
             if client is not None:
                 return "mqtt_client", client
-        return "nats_device", await self._admit_device(user, password, mqtt=mqtt_id is not None)
+        return "nats_device", await self._check_device(user, password, mqtt=mqtt_id is not None)
 
-    def _admit_application(
+    def _check_application(
         self, application: StoredApplication, secret: str, address: str
     ) -> Admission | None:
-        if not secret_matches(secret, application.secret_hash) or not application.events:
+        if not matches_secret_hash(secret, application.secret_hash) or not application.events:
             return None
         if not application.may_call_from(address):
-            self.rejected_logins.record(Caller(application.principal, address), "address")
+            self.rejected_logins.enqueue(Caller(application.principal, address), "address")
             return None
         permissions = application_permissions(application.client_id, application.tenant)
         return Admission(
-            application.user,
+            application.nats_user,
             permissions,
             derive_application_credential(application),
             application.tenant,
         )
 
-    async def _admit_integration(self, user: str, secret: str) -> Admission | None:
+    async def _check_integration(self, user: str, secret: str) -> Admission | None:
         integration = user.removeprefix(LOGIN_PREFIX)
-        stored = await self.integrations.secret_hash(integration)
-        if not secret_matches(secret, stored) or stored is None:
+        stored = await self.integrations.find_secret_hash(integration)
+        if not matches_secret_hash(secret, stored) or stored is None:
             return None
         return Admission(user, integration_permissions(integration), derive_credential(stored))
 
-    async def _admit_mqtt_client(self, access_key: str, secret: str) -> Admission | None:
+    async def _check_mqtt_client(self, access_key: str, secret: str) -> Admission | None:
         login = await self.clients.login(access_key, secret)
         if not login.tenant:
             return None
         return Admission(
             mqtt_client_user(access_key),
-            client_permissions(access_key),
+            mqtt_client_permissions(access_key),
             derive_credential(login.credential),
             login.tenant,
             shared=True,
         )
 
-    async def _admit_device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
+    async def _check_device(self, sn: str, key: str, *, mqtt: bool) -> Admission | None:
         certificate = self.passes.verify(key)
         protocol: LoginProtocol = "MQTT" if mqtt else "NATS"
         if certificate is None:

@@ -25,9 +25,9 @@ from libs.common.contracts.integrations import (
     integration_user,
 )
 
-CHANNELS = ("report", "event", "reply")
-"""Message channels that a device may publish to."""
-MAX_SHARED_CLIENTS = 64
+DEVICE_CHANNELS = ("report", "event", "reply")
+"""Last parts of the subjects that a device may publish to."""
+MAX_CLIENTS_PER_ACCESS_KEY = 64
 """Maximum connections per access key of a tenant."""
 
 
@@ -54,9 +54,9 @@ class Admission(msgspec.Struct, frozen=True):
     credential: str
     """Hash of the key or secret of the login."""
     tenant: str = ""
-    """The owner; empty for an integration, which serves all tenants."""
+    """The tenant that owns it; empty for an integration, which serves all tenants."""
     shared: bool = False
-    """Whether up to `MAX_SHARED_CLIENTS` clients and client ids share the credentials."""
+    """Whether several clients, up to `MAX_CLIENTS_PER_ACCESS_KEY`, use the same login."""
 
 
 def _require_token(text: str, name: str) -> str:
@@ -79,16 +79,16 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     Raises `InvalidIdentityError` if `sn` is not one plain token.
     """
     sn = _require_token(sn, "the SN")
-    mapped = [partitioned(sn, channel, "*") for channel in CHANNELS]
+    mapped = [partitioned(sn, channel, "*") for channel in DEVICE_CHANNELS]
     answers = "$MQTT.sub.>" if mqtt else f"{device_inbox_prefix(sn)}.>"
     return Permissions(
-        publish=(*(up(sn, channel) for channel in CHANNELS), *(mapped if mqtt else ())),
+        publish=(*(up(sn, channel) for channel in DEVICE_CHANNELS), *(mapped if mqtt else ())),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
         account=PLATFORM_ACCOUNT if mqtt else EXTERNAL_ACCOUNT,
     )
 
 
-def client_permissions(access_key: str) -> Permissions:
+def mqtt_client_permissions(access_key: str) -> Permissions:
     """Return the permissions of an MQTT client: topics below its access key.
 
     Raises `InvalidIdentityError` if the access key is not one plain token.

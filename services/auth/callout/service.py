@@ -33,22 +33,22 @@ from services.auth.callout.login_authorizer import LoginAuthorizer
 
 log = logging.getLogger(__name__)
 
-SUBJECT = "$SYS.REQ.USER.AUTH"
-MQTT = "mqtt"
-REJECTION_DELAY = 1.5
+CALLOUT_SUBJECT = "$SYS.REQ.USER.AUTH"
+MQTT_CLIENT_TYPE = "mqtt"
+REJECTION_DELAY_SECONDS = 1.5
 """Seconds by which rejections for too many logins are delayed, to slow down the clients. The
 timeout is 5 seconds in nats-server and at least 2 seconds in clients."""
-MAX_DELAYED = 2_000
+MAX_DELAYED_REJECTIONS = 2_000
 """Maximum delayed rejections. Further rejections are sent immediately."""
-CONCURRENT_LOGINS = 16
+MAX_CONCURRENT_LOGINS = 16
 """Maximum concurrent logins; one tenant may use half of them. More would not be faster and would
 exhaust the process."""
 MAX_WAITING_LOGINS = 2_000
 """Maximum waiting logins of a tenant; nats-server would time out further ones."""
 TENANT_LOOKUP_LANE = "?"
-"""Lane for looking up the tenants of user names; no tenant has this name."""
+"""Scheduler lane of the lookups of user names' tenants; no tenant has this name."""
 
-_Step = Callable[[Msg, AuthorizationRequest], Coroutine[Any, Any, None]]
+_LoginStep = Callable[[Msg, AuthorizationRequest], Coroutine[Any, Any, None]]
 
 
 class Callout:
@@ -61,14 +61,16 @@ class Callout:
         self._authorizer = authorizer
         self._key = key
         self._tenants = tenants
-        self._log_ins = FairScheduler("bus log-ins", CONCURRENT_LOGINS, items=MAX_WAITING_LOGINS)
+        self._log_ins = FairScheduler(
+            "bus log-ins", MAX_CONCURRENT_LOGINS, items=MAX_WAITING_LOGINS
+        )
         self._delayed = NamedTasks()
         self._subscription: Subscription | None = None
 
     async def start(self) -> None:
         """Subscribe to callout requests."""
         self._subscription = await self._bus.client.subscribe(
-            SUBJECT, queue="auth", cb=self._handle
+            CALLOUT_SUBJECT, queue="auth", cb=self._handle
         )
 
     async def stop(self) -> None:
@@ -86,37 +88,41 @@ class Callout:
             return
         tenant = self._tenants.known(request.connect_opts.user)
         if tenant is None:
-            self._begin(TENANT_LOOKUP_LANE, self._look_up, message, request)
+            self._schedule(TENANT_LOOKUP_LANE, self._look_up_tenant, message, request)
         else:
-            self._begin(tenant, self._answer, message, request)
+            self._schedule(tenant, self._answer, message, request)
 
-    def _begin(self, lane: str, step: _Step, message: Msg, request: AuthorizationRequest) -> None:
+    def _schedule(
+        self, lane: str, step: _LoginStep, message: Msg, request: AuthorizationRequest
+    ) -> None:
         try:
             self._log_ins.start(lane, partial(step, message, request), size=len(message.data))
         except LaneFull as error:
             self._reject_later(message, request, error)
 
-    async def _look_up(self, message: Msg, request: AuthorizationRequest) -> None:
+    async def _look_up_tenant(self, message: Msg, request: AuthorizationRequest) -> None:
         tenant = await self._tenants.find(request.connect_opts.user)
-        self._begin(tenant, self._answer, message, request)
+        self._schedule(tenant, self._answer, message, request)
 
     async def _answer(self, message: Msg, request: AuthorizationRequest) -> None:
         try:
-            await self._respond(message, await self._decide(request))
+            await self._respond(message, await self._build_answer(request))
         except TooManyRequests as error:
             self._reject_later(message, request, error)
 
     def _reject_later(
         self, message: Msg, request: AuthorizationRequest, error: TooManyRequests
     ) -> None:
-        """Reject after `REJECTION_DELAY`, or at once if too many responses are delayed."""
+        """Reject after a delay, or at once if too many rejections are delayed."""
         answer = build_rejection(request, str(error), self._key)
-        respond = self._respond_later if len(self._delayed) < MAX_DELAYED else self._respond
+        respond = (
+            self._respond_later if len(self._delayed) < MAX_DELAYED_REJECTIONS else self._respond
+        )
         connection = (request.server_id.id, request.client_info.id)
         self._delayed.start(connection, partial(respond, message, answer))
 
     async def _respond_later(self, message: Msg, answer: bytes) -> None:
-        await asyncio.sleep(REJECTION_DELAY)
+        await asyncio.sleep(REJECTION_DELAY_SECONDS)
         await self._respond(message, answer)
 
     async def _respond(self, message: Msg, answer: bytes) -> None:
@@ -125,7 +131,7 @@ class Callout:
         except NatsError as error:
             log.warning("callout: the response was not sent: %r", error)
 
-    async def _decide(self, request: AuthorizationRequest) -> bytes:
+    async def _build_answer(self, request: AuthorizationRequest) -> bytes:
         options, client = request.connect_opts, request.client_info
         try:
             admission = await self._authorizer.admit(
@@ -133,7 +139,7 @@ class Callout:
                 options.password,
                 client.host,
                 Connection(request.server_id.id, client.id),
-                client.mqtt_id if client.type == MQTT else None,
+                client.mqtt_id if client.type == MQTT_CLIENT_TYPE else None,
             )
         except TooManyRequests:
             raise

@@ -39,11 +39,11 @@ class AccessService:
         tenant, stores = user.tenant, self.accounts
 
         async def read_access(session: Session) -> Access:
-            roles = await self._roles(user, session)
+            roles = await self._list_roles(user, session)
             menu_ids = {menu for role in roles for menu in role.menus}
-            settings = await stores.tenants.settings(tenant, session)
+            settings = await stores.tenants.get_settings(tenant, session)
             return Access(
-                version=await stores.tenants.version(tenant, session),
+                version=await stores.tenants.get_access_version(tenant, session),
                 functions=await stores.menus.list_function_codes(tenant, menu_ids, session)
                 & _KNOWN_FUNCTIONS,
                 super_admin=any(role.name == SUPER_ADMIN for role in roles),
@@ -62,15 +62,15 @@ class AccessService:
         tenant, stores = user.tenant, self.accounts
 
         async def read_grants(session: Session) -> GrantedResources:
-            roles = [role.id for role in await self._roles(user, session)]
-            ids = await stores.grants.ids_by_type(tenant, roles, session)
+            roles = [role.id for role in await self._list_roles(user, session)]
+            ids = await stores.grants.list_ids_by_type(tenant, roles, session)
             if sum(map(len, ids.values())) > MAX_USER_GRANTS:
                 raise Conflict(
                     f"the roles of the user grant more than {MAX_USER_GRANTS} resources together; "
                     "grant their integrations or groups instead"
                 )
             return GrantedResources(
-                version=await stores.tenants.version(tenant, session),
+                version=await stores.tenants.get_access_version(tenant, session),
                 integrations=ids[ResourceType.INTEGRATION],
                 devices=ids[ResourceType.DEVICE],
                 groups=ids[ResourceType.DEVICE_GROUP],
@@ -81,7 +81,7 @@ class AccessService:
 
         return await self.mongo.at_one_moment(read_grants)
 
-    async def _roles(self, user: UserRef, session: Session) -> Collection[Role]:
+    async def _list_roles(self, user: UserRef, session: Session) -> Collection[Role]:
         ids = await self.accounts.users.list_role_ids(
             user.tenant, user.user_id, session, enabled=True
         )

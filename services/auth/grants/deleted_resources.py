@@ -25,7 +25,7 @@ def create_deletion_consumer(bus: Bus, grants: GrantService) -> BatchConsumer:
     async def handle(messages: list[Msg]) -> None:
         names = [message.subject.split(".")[3] for message in messages]
         devices = [Resource(ResourceType.DEVICE, int(name)) for name in names]
-        await grants.forget_all(event_tenant(messages[0]), devices)
+        await grants.remove_from_all_roles(event_tenant(messages[0]), devices)
         await acknowledge(bus.client, messages)
 
     return BatchConsumer(
@@ -64,7 +64,7 @@ class GrantSweep:
     async def sweep(self) -> None:
         """Check every grant once."""
         after: Any = None
-        while page := await self.grants.accounts.grants.list_older(MIN_AGE, after):
+        while page := await self.grants.accounts.grants.list_page_older_than(MIN_AGE, after):
             tenants: dict[str, list[Resource]] = defaultdict(list)
             after = page[-1][0]
             for _, tenant, resource in page:
@@ -77,5 +77,5 @@ class GrantSweep:
                     log.info(
                         "tenant %s: deleting grants of %d missing resources", tenant, len(missing)
                     )
-                    await self.grants.forget_all(tenant, missing)
+                    await self.grants.remove_from_all_roles(tenant, missing)
             await asyncio.sleep(PAGE_PAUSE_SECONDS)

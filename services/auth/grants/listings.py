@@ -28,12 +28,12 @@ from services.auth.accounts.users import UserSummary
 from services.auth.grants.schemas import CandidateDevice, RoleDashboard, RoleDevice
 from services.auth.roles.service import KeywordSearch, RoleService
 
-RESOURCES_PER_REQUEST = 200
+MAX_RESOURCES_PER_REQUEST = 200
 """Resources per request, so that the response fits into one NATS message."""
 
 
 @dataclass(frozen=True)
-class ResourceOwners:
+class ResourceOwnerClient:
     """Client of `device`, `management` and `workflow`.
 
     Each method raises `Unavailable` if a service does not respond in time.
@@ -42,7 +42,7 @@ class ResourceOwners:
     rpc: RpcClient
 
     async def list_devices(self, request: names.DescribeDevices) -> names.DescribedDevices:
-        """Return the requested devices in as many requests as needed.
+        """Return the requested devices and their total, in as many requests as needed.
 
         A limit of 0 means all devices.
         """
@@ -92,7 +92,7 @@ class ResourceOwners:
         return described.dashboards
 
     async def find_missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
-        """Return the resources that do not exist, in order.
+        """Return those of `resources` that do not exist, in their order.
 
         Resources whose owner is not installed count as existing.
         """
@@ -101,8 +101,8 @@ class ResourceOwners:
             ids[resource.type].append(resource.id)
         existing: set[Resource] = set()
         for kind, resource_ids in ids.items():
-            for first in range(0, len(resource_ids), RESOURCES_PER_REQUEST):
-                part = resource_ids[first : first + RESOURCES_PER_REQUEST]
+            for first in range(0, len(resource_ids), MAX_RESOURCES_PER_REQUEST):
+                part = resource_ids[first : first + MAX_RESOURCES_PER_REQUEST]
                 try:
                     found = await self._find_existing(kind, tenant, part)
                 except NoResponders:
@@ -139,14 +139,14 @@ class ResourceOwners:
 
 T = TypeVar("T")
 
-_INTEGRATION_COLUMNS = {
+_INTEGRATION_FIELD_BY_COLUMN = {
     "id": "id",
     "integration_id": "id",
     "integration_name": "name",
     "device_num": "devices",
     "entity_num": "entities",
 }
-_DEVICE_COLUMNS = {
+_DEVICE_FIELD_BY_COLUMN = {
     "id": "id",
     "device_id": "id",
     "name": "name",
@@ -154,30 +154,30 @@ _DEVICE_COLUMNS = {
     "created_at": "createdAt",
     "integration_name": "integrationName",
 }
-_DASHBOARD_COLUMNS = {
+_DASHBOARD_FIELD_BY_COLUMN = {
     "id": "id",
     "dashboard_id": "id",
     "dashboard_name": "name",
     "created_at": "created_at",
 }
-"""Sortable columns of each list."""
-_BY_NAME = (("name", 1),)
+"""Described field by the name of a sortable column, for each list."""
+_NAME_ORDER = (("name", 1),)
 
 
 @dataclass(frozen=True)
 class RoleListings:
-    """Lists resources of a role in the caller's tenant. Each raises `NotFound`."""
+    """Lists the granted and the other resources of a role; raises `NotFound`."""
 
     roles: RoleService
     accounts: Accounts
-    owners: ResourceOwners
+    owners: ResourceOwnerClient
 
     async def list_integrations(
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[DescribedIntegration]:
         """Return all integrations that a role is granted (or is not granted)."""
         granted_ids = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
-        order = request.order(_INTEGRATION_COLUMNS, _BY_NAME)
+        order = request.order(_INTEGRATION_FIELD_BY_COLUMN, _NAME_ORDER)
         ids = [integration for integration in granted_ids if integration != HIDDEN_INTEGRATION]
         if granted and not ids:
             return []
@@ -193,7 +193,7 @@ class RoleListings:
     ) -> list[RoleDashboard]:
         """Return all dashboards that a role is granted (or is not granted)."""
         granted_ids = await self._list_granted_ids(caller, role_id, ResourceType.DASHBOARD)
-        order = request.order(_DASHBOARD_COLUMNS, _BY_NAME)
+        order = request.order(_DASHBOARD_FIELD_BY_COLUMN, _NAME_ORDER)
         if granted and not granted_ids:
             return []
         requested_ids = granted_ids if granted else None
@@ -208,7 +208,7 @@ class RoleListings:
                 dashboard_id=str(each.id),
                 dashboard_name=each.name,
                 created_at=str(each.created_at),
-                **_user_fields(each.user_id, people),
+                **_creator_fields(each.user_id, people),
             )
             for each in chosen
         ]
@@ -220,11 +220,11 @@ class RoleListings:
         granted = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE)
         integrations = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
         groups = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE_GROUP)
-        request = await self._request(caller, body)
+        request = await self._build_device_request(caller, body)
         if not granted and not integrations and not groups:
             return [], 0
         request.ids, request.integrations, request.groups = granted, integrations, groups
-        rows, total = await self._rows(caller, request)
+        rows, total = await self._list_devices_with_fields(caller, request)
         through = {*integrations, *groups}
         return [
             RoleDevice(
@@ -237,13 +237,13 @@ class RoleListings:
         self, caller: Caller, role_id: int, body: KeywordSearch
     ) -> tuple[list[CandidateDevice], int]:
         """Return one page of the devices that a role cannot see, and the total."""
-        request = await self._request(caller, body)
+        request = await self._build_device_request(caller, body)
         request.exclude_ids = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE)
         integrations = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
         request.exclude_integrations = integrations
         groups = await self._list_granted_ids(caller, role_id, ResourceType.DEVICE_GROUP)
         request.exclude_groups = groups
-        rows, total = await self._rows(caller, request)
+        rows, total = await self._list_devices_with_fields(caller, request)
         return [CandidateDevice(**fields) for _, fields in rows], total
 
     async def _list_granted_ids(
@@ -252,9 +252,11 @@ class RoleListings:
         await self.roles.get(caller, role_id)
         return await self.accounts.grants.list_ids(caller.tenant, role_id, kind)
 
-    async def _request(self, caller: Caller, request: KeywordSearch) -> DescribeDevices:
+    async def _build_device_request(
+        self, caller: Caller, request: KeywordSearch
+    ) -> DescribeDevices:
         tenant, keyword = caller.tenant, request.keyword or ""
-        order = request.order(_DEVICE_COLUMNS, ())
+        order = request.order(_DEVICE_FIELD_BY_COLUMN, ())
         matching_integrations = (
             await self.owners.list_integrations(tenant, keyword=keyword) if keyword else []
         )
@@ -267,7 +269,7 @@ class RoleListings:
             order=[(field, way) for field, way in order if field != "_id"],
         )
 
-    async def _rows(
+    async def _list_devices_with_fields(
         self, caller: Caller, request: DescribeDevices
     ) -> tuple[list[tuple[DescribedDevice, dict[str, Any]]], int]:
         """Return devices with their fields of `CandidateDevice`, and the total."""
@@ -285,7 +287,7 @@ class RoleListings:
                     "created_at": str(device.created_at),
                     "integration_id": device.integration,
                     "integration_name": names.get(device.integration, device.integration),
-                    **_user_fields(device.user_id, people),
+                    **_creator_fields(device.user_id, people),
                 },
             )
             for device in devices.devices
@@ -299,7 +301,9 @@ class RoleListings:
         return await self.accounts.users.find_summaries(caller.tenant, sorted(ids)) if ids else {}
 
 
-def _user_fields(user_id: int | None, people: Mapping[int, UserSummary]) -> dict[str, str | None]:
+def _creator_fields(
+    user_id: int | None, people: Mapping[int, UserSummary]
+) -> dict[str, str | None]:
     person = people.get(user_id or 0)
     return {
         "user_id": None if user_id is None else str(user_id),

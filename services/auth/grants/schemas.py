@@ -96,7 +96,7 @@ class RoleDashboard(ResponseModel):
     user_nickname: str | None = None
 
 
-MAX_INTEGRATION = 127
+MAX_INTEGRATION_CHARACTERS = 127
 """Maximum characters of an integration's id."""
 
 
@@ -125,6 +125,8 @@ def _parse_resource_id(kind: ResourceType, sent: int | str, field: str) -> int |
 def _parse_integration_id(sent: int | str, field: str) -> str:
     if not isinstance(sent, str) or not sent.strip() or not sent.isprintable():
         raise InvalidInput("must be the id of an integration, such as `chirpstack`", field=field)
-    if len(sent) > MAX_INTEGRATION:
-        raise InvalidInput(f"must have at most {MAX_INTEGRATION} characters", field=field)
+    if len(sent) > MAX_INTEGRATION_CHARACTERS:
+        raise InvalidInput(
+            f"must have at most {MAX_INTEGRATION_CHARACTERS} characters", field=field
+        )
     return sent

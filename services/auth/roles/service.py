@@ -14,8 +14,8 @@ from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
 from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
 from services.auth.accounts.users import UserSummary
-from services.auth.changes import Change, Changes
-from services.auth.menus import filter_visible
+from services.auth.changes import ChangeRunner, ChangeTransaction
+from services.auth.menus import filter_supported_menus
 
 Keyword = Annotated[str, msgspec.Meta(max_length=255)]
 """Part of a name, ignoring case."""
@@ -94,9 +94,9 @@ class CandidateUser(ResponseModel):
     email: str
 
 
-MAX_NAME = 127
+MAX_NAME_CHARACTERS = 127
 """Maximum characters of a role's name."""
-MAX_DESCRIPTION = 255
+MAX_DESCRIPTION_CHARACTERS = 255
 MAX_AUDITED_IDS = 1000
 """Maximum ids in an audit entry, because events must fit into a NATS message."""
 
@@ -105,7 +105,7 @@ MAX_AUDITED_IDS = 1000
 class RoleService:
     """The roles of the caller's tenant. Operations on one role raise `NotFound`."""
 
-    changes: Changes
+    changes: ChangeRunner
     accounts: Accounts
 
     async def search(
@@ -139,27 +139,27 @@ class RoleService:
         """
         role = Role(
             id=await self.accounts.roles.next_id(),
-            name=parse_name(request.name, maximum=MAX_NAME),
-            description=_check_description(request.description or ""),
+            name=parse_name(request.name, maximum=MAX_NAME_CHARACTERS),
+            description=_validate_description(request.description or ""),
             created_at=datetime.now(UTC),
         )
 
-        async def insert_role(change: Change) -> None:
+        async def insert_role(change: ChangeTransaction) -> None:
             await change.reserve("roles")
             await self.accounts.roles.insert(caller.tenant, role, change.session)
-            change.record_access("created", role.subject, after=_audit_fields(role))
+            change.record_access_change("created", role.subject, after=_audit_fields(role))
 
         await self.changes.run(caller, insert_role)
         return role.id
 
     async def update(self, caller: Caller, role_id: int, request: SaveRole) -> None:
-        """Rename or describe a role; raise `InvalidInput` or `Conflict`."""
-        name = parse_name(request.name, maximum=MAX_NAME)
+        """Change name and description of a role; raise `InvalidInput` or `Conflict`."""
+        name = parse_name(request.name, maximum=MAX_NAME_CHARACTERS)
         description = (
-            None if request.description is None else _check_description(request.description)
+            None if request.description is None else _validate_description(request.description)
         )
 
-        async def update_role(change: Change) -> None:
+        async def update_role(change: ChangeTransaction) -> None:
             before = await self.get(caller, role_id, change.session)
             if before.name == SUPER_ADMIN != name:
                 raise MalformedRequest("the super-admin role cannot be renamed", field="name")
@@ -169,7 +169,7 @@ class RoleService:
                 description=before.description if description is None else description,
             )
             await self.accounts.roles.update(caller.tenant, after, change.session)
-            change.record_access(
+            change.record_access_change(
                 "updated", after.subject, _audit_fields(before), _audit_fields(after)
             )
 
@@ -178,7 +178,7 @@ class RoleService:
     async def delete(self, caller: Caller, role_id: int) -> None:
         """Delete a role and its grants; raise `Conflict` if it has users."""
 
-        async def delete_role(change: Change) -> None:
+        async def delete_role(change: ChangeTransaction) -> None:
             role = await self.get(caller, role_id, change.session)
             if role.name == SUPER_ADMIN:
                 raise MalformedRequest("the super-admin role cannot be deleted", field="role_id")
@@ -188,7 +188,7 @@ class RoleService:
                 )
             await self.accounts.roles.delete(caller.tenant, role_id, change.session)
             await self.accounts.grants.delete_role(caller.tenant, role_id, change.session)
-            change.record_access("deleted", role.subject, before=_audit_fields(role))
+            change.record_access_change("deleted", role.subject, before=_audit_fields(role))
 
         await self.changes.run(caller, delete_role)
 
@@ -196,7 +196,11 @@ class RoleService:
         """Return the menus of a role that the caller's console supports, by id."""
         role = await self.get(caller, role_id)
         menus = await self.accounts.menus.list_all(caller.tenant)
-        return [menu for menu in filter_visible(caller.principal, menus) if menu.id in role.menus]
+        return [
+            menu
+            for menu in filter_supported_menus(caller.principal, menus)
+            if menu.id in role.menus
+        ]
 
     async def set_menus(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
         """Replace the menus of a role, ignoring unknown ids.
@@ -204,15 +208,15 @@ class RoleService:
         Menus that the caller's console does not support stay assigned.
         """
 
-        async def replace_menus(change: Change) -> None:
+        async def replace_menus(change: ChangeTransaction) -> None:
             before = await self.get(caller, role_id, change.session)
             menus = await self.accounts.menus.list_all(caller.tenant, change.session)
-            visible = {menu.id for menu in filter_visible(caller.principal, menus)}
+            visible = {menu.id for menu in filter_supported_menus(caller.principal, menus)}
             menu_ids = {*ids, *(menu_id for menu_id in before.menus if menu_id not in visible)}
             chosen = tuple(menu.id for menu in menus if menu.id in menu_ids)
             after = msgspec.structs.replace(before, menus=chosen)
             await self.accounts.roles.update(caller.tenant, after, change.session)
-            change.record_access(
+            change.record_access_change(
                 "menus_set",
                 after.subject,
                 {"menuIds": summarize_ids(before.menus)},
@@ -237,12 +241,12 @@ class RoleService:
     async def add_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
         """Assign a role to users, ignoring unknown ids."""
 
-        async def add_role(change: Change) -> None:
+        async def add_role(change: ChangeTransaction) -> None:
             role = await self.get(caller, role_id, change.session)
             added = await self.accounts.users.add_role(caller.tenant, role_id, ids, change.session)
             if added:
                 after = {"userIds": summarize_ids(added)}
-                change.record_access("members_added", role.subject, after=after)
+                change.record_access_change("members_added", role.subject, after=after)
 
         await self.changes.run(caller, add_role)
 
@@ -252,7 +256,7 @@ class RoleService:
         Raises `Conflict` if the tenant would lose its last enabled super-admin.
         """
 
-        async def remove_role(change: Change) -> None:
+        async def remove_role(change: ChangeTransaction) -> None:
             role = await self.get(caller, role_id, change.session)
             removed = await self.accounts.users.remove_role(
                 caller.tenant, role_id, ids, change.session
@@ -264,19 +268,21 @@ class RoleService:
             ):
                 raise Conflict("the last enabled super-admin must keep the role", field="user_ids")
             before = {"userIds": summarize_ids(removed)}
-            change.record_access("members_removed", role.subject, before=before)
+            change.record_access_change("members_removed", role.subject, before=before)
 
         await self.changes.run(caller, remove_role)
 
 
 def summarize_ids(ids: Sequence[Any]) -> dict[str, Any]:
-    """Return ids in the form of the audit log: their number, and the first ones."""
+    """Return the number of ids and the first ones, as fields of an audit entry."""
     return {"count": len(ids), "first": list(ids[:MAX_AUDITED_IDS])}
 
 
-def _check_description(text: str) -> str:
-    if len(text) > MAX_DESCRIPTION:
-        raise InvalidInput(f"must have at most {MAX_DESCRIPTION} characters", field="description")
+def _validate_description(text: str) -> str:
+    if len(text) > MAX_DESCRIPTION_CHARACTERS:
+        raise InvalidInput(
+            f"must have at most {MAX_DESCRIPTION_CHARACTERS} characters", field="description"
+        )
     return text
 
 

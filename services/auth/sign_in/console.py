@@ -12,15 +12,15 @@ from libs.common.http.request import get_address, get_request_id
 from libs.common.identity import OWN_CONSOLE
 from services.auth.sign_in.token_requests import (
     ConsoleTokenAnswer,
-    Origin,
+    RequestOrigin,
     build_grant_schema,
     build_request_body,
-    read_grant,
+    parse_user_grant,
 )
 from services.auth.sign_in.tokens import UserTokenService
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 
-_CLIENT = {
+_CLIENT_FIELDS = {
     "client_id": f"The console's client id; the built-in console has `{OWN_CONSOLE}`",
     "client_secret": "The console's client secret",
 }
@@ -35,12 +35,15 @@ class SignInOperation(Operation):
             build_grant_schema(
                 "PasswordGrant",
                 "password",
-                {"username": "The email address", "password": "The password", **_CLIENT},
+                {"username": "The email address", "password": "The password", **_CLIENT_FIELDS},
             ),
             build_grant_schema(
                 "UserRefreshGrant",
                 "refresh_token",
-                {"refresh_token": "The latest refresh token, which can be used once", **_CLIENT},
+                {
+                    "refresh_token": "The latest refresh token, which can be used once",
+                    **_CLIENT_FIELDS,
+                },
             ),
             grant_type="password",
             username="admin@example.com",
@@ -68,14 +71,16 @@ async def sign_in(
     request: HttpRequest, sign_in: NamedDependency[UserTokenService]
 ) -> ConsoleTokenAnswer:
     """Exchange email address and password, or a refresh token, for a pair of tokens."""
-    origin = Origin(
+    origin = RequestOrigin(
         get_address(request),
         get_request_id(request),
         read_tenant_header(request),
         request.headers.get("user-agent", ""),
     )
     content_type = request.headers.get("content-type")
-    tokens = await sign_in.grant(read_grant(content_type, await request.body()), origin)
+    tokens = await sign_in.issue_for_grant(
+        parse_user_grant(content_type, await request.body()), origin
+    )
     return ConsoleTokenAnswer(
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token,

@@ -11,11 +11,11 @@ from libs.common.envelope import Success
 from libs.common.http import REJECTIONS, HttpRequest, ok
 from libs.common.http.request import get_address, get_request_id
 from services.auth.sign_in.token_requests import (
-    Origin,
+    RequestOrigin,
     TokenDetails,
     build_grant_schema,
     build_request_body,
-    read_token_request,
+    parse_application_grant,
 )
 from services.auth.sign_in.tokens import ApplicationTokenService
 
@@ -65,8 +65,8 @@ async def issue_token(
 ) -> Success[TokenDetails]:
     """Exchange an application's credentials, or a refresh token, for a pair of tokens."""
     content_type = request.headers.get("content-type")
-    token_request = read_token_request(content_type, await request.body())
-    details = await tokens.grant(
-        token_request, Origin(get_address(request), get_request_id(request))
+    token_request = parse_application_grant(content_type, await request.body())
+    details = await tokens.issue_for_grant(
+        token_request, RequestOrigin(get_address(request), get_request_id(request))
     )
     return ok(request, details)

@@ -23,12 +23,12 @@ from libs.common.errors import (
 from libs.common.identity import OWN_CONSOLE
 from services.auth.tokens.writer import LoginOrigin
 
-MAX_AGENT = 255
+MAX_AGENT_CHARACTERS = 255
 """Maximum stored characters of a user agent."""
 
 
-class Origin(msgspec.Struct, frozen=True):
-    """The origin of a request, and the tenant that it names."""
+class RequestOrigin(msgspec.Struct, frozen=True):
+    """Client address and user agent of a token request, and the tenant that it names."""
 
     address: str
     """Empty if the gateway did not send it."""
@@ -39,19 +39,19 @@ class Origin(msgspec.Struct, frozen=True):
     """The header `User-Agent`, for users only."""
 
     @property
-    def login(self) -> LoginOrigin:
-        """Return the origin to store with a session."""
-        return LoginOrigin(self.address, self.agent[:MAX_AGENT])
+    def login_origin(self) -> LoginOrigin:
+        """Return address and user agent, to store with a session."""
+        return LoginOrigin(self.address, self.agent[:MAX_AGENT_CHARACTERS])
 
 
-class ClientCredentials(msgspec.Struct, frozen=True):
+class ClientCredentialsGrant(msgspec.Struct, frozen=True):
     """The grant `client_credentials`."""
 
     client_id: str
     client_secret: str
 
 
-class RefreshToken(msgspec.Struct, frozen=True):
+class ApplicationRefreshGrant(msgspec.Struct, frozen=True):
     """The grant `refresh_token` of applications.
 
     If present, client id and secret must match the application.
@@ -62,7 +62,7 @@ class RefreshToken(msgspec.Struct, frozen=True):
     client_secret: str | None = None
 
 
-TokenRequest = ClientCredentials | RefreshToken
+ApplicationGrant = ClientCredentialsGrant | ApplicationRefreshGrant
 
 
 class TokenDetails(msgspec.Struct, frozen=True):
@@ -77,21 +77,21 @@ class TokenDetails(msgspec.Struct, frozen=True):
 class PasswordGrant(msgspec.Struct, frozen=True):
     """The grant `password`."""
 
-    client: ClientCredentials
+    client: ClientCredentialsGrant
     """The console."""
     username: str
     """The email address."""
     password: str
 
 
-class RefreshGrant(msgspec.Struct, frozen=True):
+class UserRefreshGrant(msgspec.Struct, frozen=True):
     """The grant `refresh_token` of users."""
 
-    client: ClientCredentials
+    client: ClientCredentialsGrant
     refresh_token: str
 
 
-Grant = PasswordGrant | RefreshGrant
+UserGrant = PasswordGrant | UserRefreshGrant
 
 
 class ConsoleTokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,28 +118,28 @@ class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
 FORM_TYPES = ("application/x-www-form-urlencoded", "x-www-form-urlencoded")
 """Content types of a form: clients send the first, the vendor's documentation names the second."""
 JSON_TYPE = "application/json"
-FIELDS = frozenset({"grant_type", "client_id", "client_secret", "refresh_token"})
-"""Fields of applications."""
-USER_FIELDS = FIELDS | {"username", "password"}
-MAX_BODY = 16 * 1024
+APPLICATION_FIELDS = frozenset({"grant_type", "client_id", "client_secret", "refresh_token"})
+"""Known fields of `POST /oauth/token`."""
+USER_FIELDS = APPLICATION_FIELDS | {"username", "password"}
+MAX_BODY_BYTES = 16 * 1024
 """Maximum bytes of a token request; a typical one has about 200."""
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
-def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
+def parse_application_grant(content_type: str | None, body: bytes) -> ApplicationGrant:
     """Parse the body of `POST /oauth/token`; the default content type is a form.
 
     Raises `UnsupportedMedia`, `TooLarge`, `MalformedRequest`, and `InvalidInput` with the field.
     """
-    fields = _read_fields(content_type, body, FIELDS)
+    fields = _read_fields(content_type, body, APPLICATION_FIELDS)
     match _read_required(fields, "grant_type"):
         case "client_credentials":
-            return ClientCredentials(
+            return ClientCredentialsGrant(
                 _read_required(fields, "client_id"), _read_required(fields, "client_secret")
             )
         case "refresh_token":
-            return RefreshToken(
+            return ApplicationRefreshGrant(
                 _read_required(fields, "refresh_token"),
                 _read_optional(fields, "client_id"),
                 _read_optional(fields, "client_secret"),
@@ -148,10 +148,14 @@ def read_token_request(content_type: str | None, body: bytes) -> TokenRequest:
             raise InvalidInput("must be client_credentials or refresh_token", field="grant_type")
 
 
-Code = Literal["invalid_request", "invalid_client", "invalid_grant", "unsupported_grant_type"]
+TokenErrorCode = Literal[
+    "invalid_request", "invalid_client", "invalid_grant", "unsupported_grant_type"
+]
 
 
-def build_token_error(code: Code, text: str, field: str | None = None) -> Unauthenticated:
+def build_user_token_error(
+    code: TokenErrorCode, text: str, field: str | None = None
+) -> Unauthenticated:
     """Return the 401 error of `POST /oauth2/token`.
 
     `code` is from RFC 6749, section 5.2.
@@ -159,7 +163,7 @@ def build_token_error(code: Code, text: str, field: str | None = None) -> Unauth
     return Unauthenticated(f"{code}:{text}", field=field)
 
 
-def read_grant(content_type: str | None, body: bytes) -> Grant:
+def parse_user_grant(content_type: str | None, body: bytes) -> UserGrant:
     """Parse the body of `POST /oauth2/token`; the default content type is a form.
 
     Raises `Unauthenticated` with the field, `UnsupportedMedia` and `TooLarge`.
@@ -167,21 +171,21 @@ def read_grant(content_type: str | None, body: bytes) -> Grant:
     try:
         fields = _read_fields(content_type, body, USER_FIELDS)
     except InvalidInput as error:
-        raise build_token_error("invalid_request", error.text, error.field) from error
-    client_id = _require_field(fields, "client_id")
-    secret = "" if client_id == OWN_CONSOLE else _require_field(fields, "client_secret")
-    client = ClientCredentials(client_id, secret)
-    match _require_field(fields, "grant_type"):
+        raise build_user_token_error("invalid_request", error.text, error.field) from error
+    client_id = _read_user_field(fields, "client_id")
+    secret = "" if client_id == OWN_CONSOLE else _read_user_field(fields, "client_secret")
+    client = ClientCredentialsGrant(client_id, secret)
+    match _read_user_field(fields, "grant_type"):
         case "password":
             return PasswordGrant(
                 client,
-                _require_field(fields, "username"),
-                _require_field(fields, "password"),
+                _read_user_field(fields, "username"),
+                _read_user_field(fields, "password"),
             )
         case "refresh_token":
-            return RefreshGrant(client, _require_field(fields, "refresh_token"))
+            return UserRefreshGrant(client, _read_user_field(fields, "refresh_token"))
         case _:
-            raise build_token_error(
+            raise build_user_token_error(
                 "unsupported_grant_type", "send password or refresh_token.", "grant_type"
             )
 
@@ -225,8 +229,8 @@ def _read_fields(
     media_type = (content_type or FORM_TYPES[0]).partition(";")[0].strip().lower()
     if media_type not in (*FORM_TYPES, JSON_TYPE):
         raise UnsupportedMedia(f"send {FORM_TYPES[0]}, not {media_type!r}", field="Content-Type")
-    if len(body) > MAX_BODY:
-        raise TooLarge(f"a token request has at most {MAX_BODY} bytes")
+    if len(body) > MAX_BODY_BYTES:
+        raise TooLarge(f"a token request has at most {MAX_BODY_BYTES} bytes")
     return _read_json(body) if media_type == JSON_TYPE else _read_form(body, known_fields)
 
 
@@ -278,9 +282,9 @@ def _read_json(body: bytes) -> dict[str, Any]:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
 
 
-def _require_field(fields: Mapping[str, Any], name: str) -> str:
+def _read_user_field(fields: Mapping[str, Any], name: str) -> str:
     try:
         return _read_required(fields, name)
     except InvalidInput as error:
         text = "is null" if error.code == "parameter_missing" else error.message
-        raise build_token_error("invalid_request", f"{name} {text}.", name) from error
+        raise build_user_token_error("invalid_request", f"{name} {text}.", name) from error

@@ -16,36 +16,36 @@ from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.accounts.users import StoredUser
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
-from services.auth.audit import Subject
-from services.auth.changes import Change, Changes
-from services.auth.client_secrets import hash_secret, secret_matches
+from services.auth.audit import AuditSubject
+from services.auth.changes import ChangeRunner, ChangeTransaction
+from services.auth.client_secrets import hash_secret, matches_secret_hash
 from services.auth.login_records import (
     LoginMethod,
     RejectedLoginRecorder,
     count_login,
     count_tokens,
 )
-from services.auth.passwords import LoginThrottle, PasswordHashes
+from services.auth.passwords import LoginThrottle, PasswordHasherPool
 from services.auth.sign_in.token_requests import (
-    ClientCredentials,
+    ApplicationGrant,
+    ApplicationRefreshGrant,
+    ClientCredentialsGrant,
     ConsoleTokens,
-    Grant,
-    Origin,
     PasswordGrant,
-    RefreshGrant,
-    RefreshToken,
+    RequestOrigin,
     TokenDetails,
-    TokenRequest,
-    build_token_error,
+    UserGrant,
+    UserRefreshGrant,
+    build_user_token_error,
 )
-from services.auth.tenants.console import HEADER
-from services.auth.tokens.writer import Rejection, TokenPair, TokenWriter
+from services.auth.tenants.console import TENANT_HEADER
+from services.auth.tokens.writer import TokenPair, TokenRejection, TokenWriter
 
 log = logging.getLogger(__name__)
 
-WRONG_CREDENTIALS = "client_id or client_secret is wrong"
-"""Same message for an unknown client and a wrong secret."""
-WRONG_REFRESH = "refresh_token is invalid or expired"
+WRONG_CREDENTIALS_TEXT = "client_id or client_secret is wrong"
+"""The message for an unknown client as well as for a wrong secret."""
+WRONG_REFRESH_TEXT = "refresh_token is invalid or expired"
 
 
 @dataclass(frozen=True)
@@ -58,29 +58,35 @@ class ApplicationTokenService:
     access_life: int
     refresh_life: int
 
-    async def grant(self, request: TokenRequest, origin: Origin) -> TokenDetails:
+    async def issue_for_grant(
+        self, request: ApplicationGrant, origin: RequestOrigin
+    ) -> TokenDetails:
         """Return the tokens for a grant; raise `Unauthenticated` or `Forbidden`."""
-        if isinstance(request, ClientCredentials):
+        if isinstance(request, ClientCredentialsGrant):
             return await self._log_in(request, origin)
         return await self._refresh(request, origin)
 
-    async def _log_in(self, credentials: ClientCredentials, origin: Origin) -> TokenDetails:
+    async def _log_in(
+        self, credentials: ClientCredentialsGrant, origin: RequestOrigin
+    ) -> TokenDetails:
         """Issue tokens for an application's credentials.
 
         Raises `Unauthenticated`, and `Forbidden` if only the address is wrong.
         """
         application = await self.applications.find_by_client_id(credentials.client_id)
         stored = application.secret_hash if application else None
-        outcome: TokenPair | Rejection | None = None
-        if secret_matches(credentials.client_secret, stored) and application:
-            self._check_address(application, origin, "client_credentials")
+        outcome: TokenPair | TokenRejection | None = None
+        if matches_secret_hash(credentials.client_secret, stored) and application:
+            self._require_allowed_address(application, origin, "client_credentials")
             outcome = await self.tokens.issue(application.principal, application.generation)
         is_granted = isinstance(outcome, TokenPair)
         count_login("client_credentials", ok=is_granted)
-        return self._details(outcome, WRONG_CREDENTIALS)
+        return self._build_tokens(outcome, WRONG_CREDENTIALS_TEXT)
 
-    async def _refresh(self, request: RefreshToken, origin: Origin) -> TokenDetails:
-        """Issue the next tokens of a family; raise `Unauthenticated` or `Forbidden`.
+    async def _refresh(
+        self, request: ApplicationRefreshGrant, origin: RequestOrigin
+    ) -> TokenDetails:
+        """Exchange a refresh token for new tokens; raise `Unauthenticated`, `Forbidden`.
 
         Reads the application again, because its name may have changed, and its generation
         invalidates tokens that Redis should have deleted.
@@ -88,41 +94,45 @@ class ApplicationTokenService:
         outcome = await self._rotate(request, origin)
         is_granted = isinstance(outcome, TokenPair)
         count_login("refresh_token", ok=is_granted)
-        return self._details(outcome, WRONG_REFRESH)
+        return self._build_tokens(outcome, WRONG_REFRESH_TEXT)
 
-    async def _rotate(self, request: RefreshToken, origin: Origin) -> TokenPair | Rejection:
-        holder = await self.tokens.find_holder(request.refresh_token)
+    async def _rotate(
+        self, request: ApplicationRefreshGrant, origin: RequestOrigin
+    ) -> TokenPair | TokenRejection:
+        holder = await self.tokens.find_principal(request.refresh_token)
         if holder is None or holder.kind is not Kind.APPLICATION:
-            return Rejection.UNKNOWN
+            return TokenRejection.UNKNOWN
         application = await self.applications.find_by_id(holder.application_id)
         if application is None:
-            return Rejection.STALE
+            return TokenRejection.STALE
         if not _matches_client(application, request):
-            return Rejection.UNKNOWN
-        self._check_address(application, origin, "refresh_token")
+            return TokenRejection.UNKNOWN
+        self._require_allowed_address(application, origin, "refresh_token")
         principal = msgspec.structs.replace(application.principal, family=holder.family)
         outcome = await self.tokens.rotate(request.refresh_token, principal, application.generation)
-        if outcome is Rejection.REUSED:
+        if outcome is TokenRejection.REUSED:
             log.warning(
                 "application %d used a refresh token twice; its family is revoked", application.id
             )
         return outcome
 
-    def _check_address(
-        self, application: StoredApplication, origin: Origin, method: LoginMethod
+    def _require_allowed_address(
+        self, application: StoredApplication, origin: RequestOrigin, method: LoginMethod
     ) -> None:
         """Raise `Forbidden` unless the application may be used from the address."""
         if application.may_call_from(origin.address):
             return
         count_login(method, ok=False)
-        self.rejected_logins.record(
+        self.rejected_logins.enqueue(
             Caller(application.principal, origin.address, origin.request_id), "address"
         )
         raise Forbidden(
             f"address {origin.address or 'unknown'} is not allowed for this application"
         )
 
-    def _details(self, outcome: TokenPair | Rejection | None, rejection: str) -> TokenDetails:
+    def _build_tokens(
+        self, outcome: TokenPair | TokenRejection | None, rejection: str
+    ) -> TokenDetails:
         if not isinstance(outcome, TokenPair):
             raise Unauthenticated(rejection)
         count_tokens()
@@ -134,16 +144,16 @@ class ApplicationTokenService:
         )
 
 
-def _matches_client(application: StoredApplication, request: RefreshToken) -> bool:
+def _matches_client(application: StoredApplication, request: ApplicationRefreshGrant) -> bool:
     """Return whether the optional client id and secret match the application."""
     if request.client_id not in (None, application.client_id):
         return False
     secret = request.client_secret
-    return secret is None or secret_matches(secret, application.secret_hash)
+    return secret is None or matches_secret_hash(secret, application.secret_hash)
 
 
 def remaining_seconds(life: int) -> int:
-    """Return the minimum seconds that a lifetime has left when the response arrives."""
+    """Return the seconds of `life` that are left when the response arrives, at least."""
     return max(0, life - 1)
 
 
@@ -154,12 +164,12 @@ class UserTokenService:
     Rejections are recorded without waiting, so responses take as long for unknown accounts.
     """
 
-    console: ClientCredentials
+    console: ClientCredentialsGrant
     """The client from the settings, which serves all tenants."""
     accounts: Accounts
-    hashes: PasswordHashes
+    hashes: PasswordHasherPool
     throttle: LoginThrottle
-    changes: Changes
+    changes: ChangeRunner
     tokens: TokenWriter
     rejected_logins: RejectedLoginRecorder
     access_life: int
@@ -167,20 +177,20 @@ class UserTokenService:
     own_console: bool
     """Whether users may log in at the built-in console of the gateway."""
 
-    async def grant(self, request: Grant, origin: Origin) -> ConsoleTokens:
+    async def issue_for_grant(self, request: UserGrant, origin: RequestOrigin) -> ConsoleTokens:
         """Return the tokens for a grant.
 
         Raises `Unauthenticated`, and `TooManyRequests` or `Unavailable` if too many users log in.
         """
-        tenant = await self._tenant(request.client, origin)
+        tenant = await self._authenticate_client(request.client, origin)
         if isinstance(request, PasswordGrant):
             outcome = await self._log_in(request, tenant or DEFAULT_TENANT, origin)
             count_login("password", ok=outcome is not None)
-            reason = build_token_error("invalid_request", "Bad credentials")
+            reason = build_user_token_error("invalid_request", "Bad credentials")
         else:
             outcome = await self._refresh(request, tenant, origin)
             count_login("user_refresh_token", ok=outcome is not None)
-            reason = build_token_error(
+            reason = build_user_token_error(
                 "invalid_grant", "refresh_token is invalid or expired.", "refresh_token"
             )
         if outcome is None:
@@ -189,31 +199,35 @@ class UserTokenService:
         return ConsoleTokens(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=remaining_seconds(self.access_life - outcome.age),
+            expires_in=remaining_seconds(self.access_life - outcome.age_seconds),
         )
 
-    async def _tenant(self, client: ClientCredentials, origin: Origin) -> str | None:
-        """Return the tenant from the request or its client; None if neither names one."""
+    async def _authenticate_client(
+        self, client: ClientCredentialsGrant, origin: RequestOrigin
+    ) -> str | None:
+        """Verify the client; return the tenant of the request or client, None without."""
         served: str | None = None
         if self.own_console and client.client_id == OWN_CONSOLE:
             return origin.tenant
         if self.console.client_id and client.client_id == self.console.client_id:
             stored: str | None = hash_secret(self.console.client_secret)
         else:
-            stored, served = await self.accounts.console_clients.get(client.client_id)
-        if not secret_matches(client.client_secret, stored):
-            raise build_token_error(
+            stored, served = await self.accounts.console_clients.find_secret_hash_and_tenant(
+                client.client_id
+            )
+        if not matches_secret_hash(client.client_secret, stored):
+            raise build_user_token_error(
                 "invalid_client", "client_id or client_secret is wrong.", "client_id"
             )
         tenant = origin.tenant or served
         if served is not None and served != tenant:
-            raise build_token_error(
-                "invalid_client", "the client belongs to another tenant.", HEADER
+            raise build_user_token_error(
+                "invalid_client", "the client belongs to another tenant.", TENANT_HEADER
             )
         return tenant
 
     async def _log_in(
-        self, request: PasswordGrant, tenant: str, origin: Origin
+        self, request: PasswordGrant, tenant: str, origin: RequestOrigin
     ) -> TokenPair | None:
         exists = await self.accounts.tenants.exists(tenant)
         async with self.throttle.attempt(
@@ -225,7 +239,7 @@ class UserTokenService:
             )
             attempt.is_correct = matches and user is not None and user.enabled
             renewed = (
-                await self.hashes.renewed(request.password, user.password_hash)
+                await self.hashes.rehash_if_outdated(request.password, user.password_hash)
                 if user is not None and attempt.is_correct
                 else None
             )
@@ -233,34 +247,36 @@ class UserTokenService:
             return None
         if not attempt.is_correct:
             reason = "disabled" if matches else "wrong_password"
-            self.rejected_logins.record(_caller(user, origin), reason)
+            self.rejected_logins.enqueue(_build_caller(user, origin), reason)
             return None
         principal = msgspec.structs.replace(user.principal, client=request.client.client_id)
-        outcome = await self.tokens.issue(principal, user.generation, origin.login)
+        outcome = await self.tokens.issue(principal, user.generation, origin.login_origin)
         if not isinstance(outcome, TokenPair):
             return None
         await self._record_login(user, renewed, origin)
         return outcome
 
-    async def _record_login(self, user: StoredUser, renewed: str | None, origin: Origin) -> None:
+    async def _record_login(
+        self, user: StoredUser, renewed: str | None, origin: RequestOrigin
+    ) -> None:
         """Record the login, and store a renewed hash."""
 
-        async def record_login(change: Change) -> None:
+        async def record_login(change: ChangeTransaction) -> None:
             change.record("created", _session_subject(user))
             if renewed is not None:
-                await self.accounts.users.renew_hash(user, renewed, change.session)
+                await self.accounts.users.replace_hash_if_unchanged(user, renewed, change.session)
 
-        await self.changes.run(_caller(user, origin), record_login)
+        await self.changes.run(_build_caller(user, origin), record_login)
 
     async def _refresh(
-        self, request: RefreshGrant, tenant: str | None, origin: Origin
+        self, request: UserRefreshGrant, tenant: str | None, origin: RequestOrigin
     ) -> TokenPair | None:
-        """Issue the next tokens of a session.
+        """Exchange a refresh token for new tokens of its session; None if rejected.
 
         Reads the user again, because its generation invalidates tokens that Redis should have
         deleted.
         """
-        holder = await self.tokens.find_holder(request.refresh_token)
+        holder = await self.tokens.find_principal(request.refresh_token)
         if holder is None or holder.kind is not Kind.USER or tenant not in {None, holder.tenant}:
             return None
         user = await self.accounts.users.get(holder.tenant, holder.user_id)
@@ -272,17 +288,19 @@ class UserTokenService:
             client=holder.client or request.client.client_id,
         )
         outcome = await self.tokens.rotate(
-            request.refresh_token, principal, user.generation, origin.login
+            request.refresh_token, principal, user.generation, origin.login_origin
         )
-        if outcome is Rejection.REUSED:
+        if outcome is TokenRejection.REUSED:
             log.warning("user %d used a refresh token twice; its family is revoked", user.id)
-            await self.changes.record(_caller(user, origin), "revoked", _session_subject(user))
+            await self.changes.record(
+                _build_caller(user, origin), "revoked", _session_subject(user)
+            )
         return outcome if isinstance(outcome, TokenPair) else None
 
 
-def _session_subject(user: StoredUser) -> Subject:
-    return Subject("session", str(user.id), user.email)
+def _session_subject(user: StoredUser) -> AuditSubject:
+    return AuditSubject("session", str(user.id), user.email)
 
 
-def _caller(user: StoredUser, origin: Origin) -> Caller:
+def _build_caller(user: StoredUser, origin: RequestOrigin) -> Caller:
     return Caller(user.principal, origin.address, origin.request_id)

@@ -11,7 +11,7 @@ from libs.common.http import RequestCaller, RequestPrincipal, open_api
 from libs.common.http.console import get, put
 from libs.common.http.guards import applications, super_admins
 from libs.common.http.request import Connection
-from services.auth.accounts.tenants import TENANT, TENANT_RULE, TenantSettings
+from services.auth.accounts.tenants import TENANT_PATTERN, TENANT_RULE, TenantSettings
 from services.auth.tenants.service import (
     ChangeTenantSettings,
     TenantLimitsService,
@@ -19,21 +19,21 @@ from services.auth.tenants.service import (
     TenantUsage,
 )
 
-HEADER = "TENANT_ID"
+TENANT_HEADER = "TENANT_ID"
 
 
 def read_tenant_header(connection: Connection) -> str | None:
     """Return the tenant in the header; raise `InvalidInput` for an invalid name."""
-    tenant = connection.headers.get(HEADER)
-    if tenant and not TENANT.fullmatch(tenant):
-        raise InvalidInput(TENANT_RULE, field=HEADER)
+    tenant = connection.headers.get(TENANT_HEADER)
+    if tenant and not TENANT_PATTERN.fullmatch(tenant):
+        raise InvalidInput(TENANT_RULE, field=TENANT_HEADER)
     return tenant or None
 
 
 def build_tenant_parameter() -> Parameter:
     """Return the OpenAPI parameter of the header."""
     return Parameter(
-        name=HEADER,
+        name=TENANT_HEADER,
         param_in="header",
         required=False,
         schema=Schema(type=OpenAPIType.STRING, pattern=r"^[A-Za-z0-9_-]{1,64}$"),

@@ -27,15 +27,15 @@ from services.auth.accounts.tenants import TenantStore
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 5.0
-"""Seconds between two checks; the stream grows more slowly from `PURGE_START` to its limit."""
+"""Seconds between two checks; a stream takes longer to grow from `PURGE_START` to its limit."""
 PURGE_START, PURGE_END = 0.8, 0.75
-"""Shares of the size of the stream at which purging starts and ends."""
-MAX_MESSAGE = MAX_EVENT_BYTES + 4096
+"""Fractions of a stream's size limit at which purging starts and ends."""
+MAX_MESSAGE_BYTES = MAX_EVENT_BYTES + 4096
 """Maximum bytes of a message with headers."""
 SAMPLE_WINDOWS, MEAN_WINDOW_MESSAGES, MAX_READ = 16, 16, 64
 """The sample of a tenant: windows, its mean number of messages in a window, and the maximum
 read."""
-MESSAGE_OVERHEAD = 34
+MESSAGE_OVERHEAD_BYTES = 34
 """Bytes that nats-server adds to each stored message."""
 PURGE_MESSAGES, PURGE_BYTES = 50_000, 64 * 1024**2
 """Maximum messages and bytes per purge, which blocks publishing (0.05 to 0.4 s)."""
@@ -45,8 +45,8 @@ _purged_counter = metrics.get_meter("thingway").create_counter(
 )
 
 
-def equal_share(volumes: Collection[float], room: float) -> float:
-    """Return the largest share so that all `volumes`, cut to it, fit in `room`."""
+def compute_equal_share(volumes: Collection[float], room: float) -> float:
+    """Return the largest cap with which the sum of the capped `volumes` is <= `room`."""
     for remaining_tenants, volume in zip(range(len(volumes), 0, -1), sorted(volumes), strict=True):
         if volume * remaining_tenants > room:
             return room / remaining_tenants
@@ -55,7 +55,7 @@ def equal_share(volumes: Collection[float], room: float) -> float:
 
 
 @dataclass
-class EventShares:
+class EventShareEnforcer:
     """Limits each tenant to its share of the streams with events."""
 
     bus: Bus
@@ -66,9 +66,13 @@ class EventShares:
 
     async def run(self) -> None:
         """Enforce shares periodically; runs in the lease holder."""
-        await repeat(self._check, CHECK_SECONDS, "shares of events were not enforced; retrying")
+        await repeat(
+            self._enforce_after_change,
+            CHECK_SECONDS,
+            "shares of events were not enforced; retrying",
+        )
 
-    async def _check(self) -> None:
+    async def _enforce_after_change(self) -> None:
         """Enforce shares after a change of a stream, and at least every `IDLE_PERIOD`."""
         names, now = (
             (await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)).streams,
@@ -86,35 +90,39 @@ class EventShares:
         await self._enforce_all({name: await read_stream(self.bus, name) for name in names})
 
     async def _enforce_all(self, streams: Mapping[str, StreamReading]) -> None:
-        """Enforce shares; each partition has an equal part of a tenant's limit."""
+        """Purge all streams; each partition has an equal part of a tenant's limit."""
         partitions = await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)
         for name, stream in streams.items():
-            await self._enforce(name, stream, 1 if name == EVENTS else partitions.used)
+            await self._enforce_in_stream(name, stream, 1 if name == EVENTS else partitions.used)
 
-    async def _enforce(self, name: str, stream: StreamReading, parts: int) -> None:
+    async def _enforce_in_stream(self, name: str, stream: StreamReading, parts: int) -> None:
         content, room = stream.state, PURGE_END * stream.config.max_bytes
         is_full = 0 < PURGE_START * stream.config.max_bytes < content.bytes
         below = math.inf if is_full else content.bytes * parts
-        limits_by_tenant = await self.tenants.event_limits(below=below)
+        limits_by_tenant = await self.tenants.list_event_limits(below=below)
         limits = {tenant: limit / parts for tenant, limit in limits_by_tenant.items()}
         share = room / len(limits) if is_full else math.inf
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
             number = await count_messages(self.bus, name, f"event.{tenant}.>")
-            if number * MAX_MESSAGE > min(limit, share):  # otherwise it is surely within its share
+            if number * MAX_MESSAGE_BYTES > min(
+                limit, share
+            ):  # otherwise it is surely within its share
                 numbers[tenant] = number
-                volumes[tenant] = number * await self._mean_size(name, tenant, number, content)
+                volumes[tenant] = number * await self._sample_mean_bytes(
+                    name, tenant, number, content
+                )
         if is_full:
             scale = content.bytes / max(1.0, sum(volumes.values()))
             volumes = {tenant: volume * scale for tenant, volume in volumes.items()}
-            share = equal_share(volumes.values(), room)
+            share = compute_equal_share(volumes.values(), room)
         for tenant in sorted(volumes, key=volumes.__getitem__, reverse=True):
             maximum = min(limits[tenant], share)
             if volumes[tenant] > maximum:
                 enough = room if share < limits[tenant] else 0.0
                 await self._purge(name, tenant, numbers[tenant], volumes[tenant], maximum, enough)
 
-    async def _mean_size(
+    async def _sample_mean_bytes(
         self, name: str, tenant: str, number: int, content: StreamContent
     ) -> float:
         """Return the mean size of a tenant's messages, from windows at random sequences."""
@@ -135,7 +143,9 @@ class EventShares:
                     break
                 count += 1
                 texts = (message.subject or "", message.data or b"")
-                size += MESSAGE_OVERHEAD + sum(map(len, texts)) + len(message.hdrs or "") * 3 // 4
+                size += (
+                    MESSAGE_OVERHEAD_BYTES + sum(map(len, texts)) + len(message.hdrs or "") * 3 // 4
+                )
         return size / count if count else content.bytes / content.messages
 
     async def _purge(
@@ -158,4 +168,4 @@ class EventShares:
             number - remaining,
             maximum,
         )
-        await self.tenants.record_purge(tenant, number - remaining, int(maximum))
+        await self.tenants.record_event_purge(tenant, number - remaining, int(maximum))

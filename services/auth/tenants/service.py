@@ -23,16 +23,16 @@ from services.auth.accounts import Accounts
 from services.auth.accounts.roles import INITIAL_MENUS, SUPER_ADMIN, SUPER_ADMIN_ID, Menu, Role
 from services.auth.accounts.tenants import (
     DEFAULT_TENANT,
-    TENANT,
+    TENANT_PATTERN,
     TENANT_RULE,
     TenantSettings,
     TenantStore,
 )
-from services.auth.audit import Subject
-from services.auth.changes import Change, Changes, operator
+from services.auth.audit import AuditSubject
+from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
 from services.auth.client_secrets import generate_secret, hash_secret
 
-LIMIT_NAMES = Limits.__struct_encode_fields__
+WIRE_LIMIT_NAMES = Limits.__struct_encode_fields__
 """Names of the limits on the wire, in camelCase."""
 
 
@@ -74,33 +74,35 @@ class TenantUsage(msgspec.Struct, omit_defaults=True):
 class TenantLimitsService:
     """Returns and changes the limits of tenants."""
 
-    changes: Changes
+    changes: ChangeRunner
     tenants: TenantStore
     defaults: Limits
     questions: UsageCollector
 
     async def get(self, request: GetLimits) -> TenantLimits:
         """Return the limits of a tenant; the defaults if it does not exist."""
-        return self._merge_defaults(await self.tenants.own_limits(request.tenant) or {})
+        return self._merge_defaults(await self.tenants.get_individual_limits(request.tenant) or {})
 
     async def set(self, request: SetLimits) -> TenantLimits:
         """Change limits; raise `InvalidInput` with the limit, or `NotFound`."""
         for name, value in request.limits.items():
-            _check(name, value)
+            _require_valid_limit(name, value)
 
-        async def set_limits(change: Change) -> dict[str, int]:
-            before = await self.tenants.own_limits(request.tenant, change.session)
+        async def set_limits(change: ChangeTransaction) -> dict[str, int]:
+            before = await self.tenants.get_individual_limits(request.tenant, change.session)
             if before is None:
                 raise NotFound(f"tenant `{request.tenant}` does not exist", field="tenant")
             both = {**before, **request.limits}
             after = {name: value for name, value in both.items() if value is not None}
             if after != before:
                 await self.tenants.set_limits(request.tenant, after, change.session)
-                subject = Subject("tenant", request.tenant, request.tenant)
+                subject = AuditSubject("tenant", request.tenant, request.tenant)
                 change.record("limited", subject, before=before, after=after)
             return after
 
-        return self._merge_defaults(await self.changes.run(operator(request.tenant), set_limits))
+        return self._merge_defaults(
+            await self.changes.run(build_operator_caller(request.tenant), set_limits)
+        )
 
     async def get_usage(self, caller: Principal) -> TenantUsage:
         """Return limits and usage of a caller and its tenant.
@@ -114,7 +116,7 @@ class TenantLimitsService:
         }
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
-        purge = await self.tenants.last_purge(caller.tenant)
+        purge = await self.tenants.get_event_purge(caller.tenant)
         return TenantUsage(
             caller.tenant,
             [
@@ -125,15 +127,17 @@ class TenantLimitsService:
         )
 
     def _merge_defaults(self, stored: dict[str, int]) -> TenantLimits:
-        own_limits: dict[str, Any] = {name: stored[name] for name in LIMIT_NAMES if name in stored}
+        own_limits: dict[str, Any] = {
+            name: stored[name] for name in WIRE_LIMIT_NAMES if name in stored
+        }
         both = msgspec.to_builtins(self.defaults) | own_limits
         return TenantLimits(msgspec.convert(both, Limits), own_limits)
 
 
-def _check(name: str, value: int | None) -> None:
-    if name not in LIMIT_NAMES:
+def _require_valid_limit(name: str, value: int | None) -> None:
+    if name not in WIRE_LIMIT_NAMES:
         raise InvalidInput(
-            f"unknown limit `{name}`; must be one of {', '.join(LIMIT_NAMES)}", field=name
+            f"unknown limit `{name}`; must be one of {', '.join(WIRE_LIMIT_NAMES)}", field=name
         )
     try:
         msgspec.convert({} if value is None else {name: value}, Limits)
@@ -152,7 +156,7 @@ class ChangeTenantSettings(msgspec.Struct, kw_only=True):
 class TenantService:
     """Creates and lists tenants, for the operator of the platform."""
 
-    changes: Changes
+    changes: ChangeRunner
     accounts: Accounts
 
     async def ensure_default(self) -> None:
@@ -160,18 +164,18 @@ class TenantService:
         if await self.accounts.tenants.exists(DEFAULT_TENANT):
             return
         with suppress(Conflict):
-            await self._add(DEFAULT_TENANT, SUPER_ADMIN_ID, INITIAL_MENUS)
+            await self._add_tenant(DEFAULT_TENANT, SUPER_ADMIN_ID, INITIAL_MENUS)
 
     async def create(self, request: CreateTenant) -> CreatedTenant:
         """Create a tenant and return the secret of its console client once.
 
         Raises `InvalidInput` or `Conflict`.
         """
-        if not TENANT.fullmatch(request.name):
+        if not TENANT_PATTERN.fullmatch(request.name):
             raise InvalidInput(TENANT_RULE, field="name")
         client_id, secret = str(uuid4()), generate_secret()
         role_id, menus = await self.accounts.roles.next_id(), await self._renumber_menus()
-        await self._add(request.name, role_id, menus, (client_id, hash_secret(secret)))
+        await self._add_tenant(request.name, role_id, menus, (client_id, hash_secret(secret)))
         return CreatedTenant(request.name, client_id, secret)
 
     async def list(self, _: ListTenants) -> Tenants:
@@ -179,7 +183,7 @@ class TenantService:
         users = await self.accounts.users.count_by_tenant()
         return Tenants(await self.accounts.tenants.list_all(users))
 
-    async def _add(
+    async def _add_tenant(
         self,
         tenant: str,
         role_id: int,
@@ -190,15 +194,15 @@ class TenantService:
         accounts = self.accounts
         role = Role(id=role_id, name=SUPER_ADMIN, description="", created_at=datetime.now(UTC))
 
-        async def insert_tenant(change: Change) -> None:
+        async def insert_tenant(change: ChangeTransaction) -> None:
             await accounts.tenants.insert(tenant, change.session)
             await accounts.roles.insert(tenant, role, change.session)
             await accounts.menus.insert_all(tenant, menus, change.session)
             if client is not None:
                 await accounts.console_clients.insert(*client, tenant, change.session)
-            change.record_access("created", Subject("tenant", tenant, tenant))
+            change.record_access_change("created", AuditSubject("tenant", tenant, tenant))
 
-        await self.changes.run(operator(tenant), insert_tenant)
+        await self.changes.run(build_operator_caller(tenant), insert_tenant)
 
     async def _renumber_menus(self) -> Sequence[Menu]:
         """Return the initial menus with new ids."""
@@ -213,7 +217,7 @@ class TenantService:
 class TenantSettingsService:
     """Returns and changes the settings of tenants."""
 
-    changes: Changes
+    changes: ChangeRunner
     tenants: TenantStore
 
     async def get(self, tenant: str) -> TenantSettings:
@@ -227,13 +231,13 @@ class TenantSettingsService:
         """
         tenant, viewers = caller.tenant, request.viewers_may_command
 
-        async def change_settings(change: Change) -> None:
+        async def change_settings(change: ChangeTransaction) -> None:
             before = await self._settings(tenant, change.session)
             await self.tenants.set_settings(tenant, change.session, viewers_may_command=viewers)
             if before.viewers_may_command != viewers:
-                change.record_access(
+                change.record_access_change(
                     "updated",
-                    Subject("tenant", tenant, tenant),
+                    AuditSubject("tenant", tenant, tenant),
                     before={"viewers_may_command": before.viewers_may_command},
                     after={"viewers_may_command": viewers},
                 )
@@ -242,7 +246,7 @@ class TenantSettingsService:
         return TenantSettings(viewers_may_command=viewers, notice=False)
 
     async def _settings(self, tenant: str, session: Session | None = None) -> TenantSettings:
-        settings = await self.tenants.settings(tenant, session)
+        settings = await self.tenants.get_settings(tenant, session)
         if settings is None:
             raise NotFound(f"tenant `{tenant}` does not exist", field="tenant")
         return settings

@@ -23,18 +23,18 @@ COPY_SECONDS = 86_400
 FIRST_KEY_SECONDS = 600
 """Seconds in which the first key of a device can be shown again."""
 ANNOUNCEMENT_SECONDS = 10
-"""Seconds in which MongoDB must respond for the copy to be stored."""
+"""Seconds within which MongoDB must respond, otherwise no copy is stored."""
 
 
 def _announcement_key(sn: str) -> str:
     return f"tw:device-restore:{sn.upper()}"
 
 
-def _first_key_redis_key(sn: str) -> str:
+def _first_key_key(sn: str) -> str:
     return f"tw:first-key:{sn.upper()}"
 
 
-class FirstKeys:
+class FirstKeyStore:
     """Encrypted first keys of devices, while they can be shown again.
 
     While a first key is stored, Redis has no copy of the device's credentials. So the first login
@@ -48,32 +48,32 @@ class FirstKeys:
         key = base64.urlsafe_b64encode(derived.derive(secret.encode())).decode()
         self._seal = Seal(key.rstrip("="))
 
-    async def keep(self, device: DeviceRef, key: str) -> None:
+    async def store(self, device: DeviceRef, key: str) -> None:
         """Store the first key of a device for `FIRST_KEY_SECONDS`."""
-        sealed = self._seal.seal(key, _context(device))
-        await self._redis.set(_first_key_redis_key(device.sn), sealed, ex=FIRST_KEY_SECONDS)
+        sealed = self._seal.seal(key, _seal_context(device))
+        await self._redis.set(_first_key_key(device.sn), sealed, ex=FIRST_KEY_SECONDS)
 
     async def find(self, device: DeviceRef) -> str | None:
         """Return the first key of a device while it is stored."""
-        sealed = await self._redis.get(_first_key_redis_key(device.sn))
+        sealed = await self._redis.get(_first_key_key(device.sn))
         if sealed is None:
             return None
         text = sealed if isinstance(sealed, str) else sealed.decode()
         try:
-            return self._seal.open(text, _context(device))
+            return self._seal.open(text, _seal_context(device))
         except SealBroken:
             return None
 
-    async def drop(self, sn: str) -> None:
+    async def delete(self, sn: str) -> None:
         """Delete the first key of a device."""
-        await self._redis.delete(_first_key_redis_key(sn))
+        await self._redis.delete(_first_key_key(sn))
 
 
-def _context(device: DeviceRef) -> str:
+def _seal_context(device: DeviceRef) -> str:
     return f"{device.tenant}/{device.device_id}/{device.sn}"
 
 
-class DeviceCopies:
+class DeviceCopyStore:
     """Reads, restores and drops the copies of device credentials in Redis."""
 
     def __init__(self, redis: Redis) -> None:
@@ -83,30 +83,30 @@ class DeviceCopies:
         )
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
-        """Return the copy of an SN."""
+        """Return the copy of the credentials of an SN; None without a copy."""
         raw = await self._redis.get(device_copy_key(sn))
         return None if raw is None else msgspec.json.decode(raw, type=DeviceKeyCopy)
 
-    async def begin_restore(self, sn: str) -> str:
-        """Announce a read from MongoDB; return the id for `finish_restore`."""
+    async def announce_restore(self, sn: str) -> str:
+        """Announce a read from MongoDB; return the id for `store_if_announced`."""
         announced = secrets.token_hex(8)
         await self._redis.set(_announcement_key(sn), announced, ex=ANNOUNCEMENT_SECONDS)
         return announced
 
-    async def finish_restore(self, copy: DeviceKeyCopy, announced: str) -> None:
+    async def store_if_announced(self, copy: DeviceKeyCopy, announced: str) -> None:
         """Store the copy unless the credentials have changed since the announcement.
 
-        Nothing is stored while the device's first key can be shown (`FirstKeys`).
+        Nothing is stored while the device's first key can be shown (`FirstKeyStore`).
         """
         await self._keep(
             keys=[
                 _announcement_key(copy.sn),
                 device_copy_key(copy.sn),
-                _first_key_redis_key(copy.sn),
+                _first_key_key(copy.sn),
             ],
             args=[announced, msgspec.json.encode(copy), COPY_SECONDS],
         )
 
-    async def drop(self, sn: str) -> None:
+    async def delete(self, sn: str) -> None:
         """Delete the copy and the announcement of an SN."""
         await self._redis.delete(device_copy_key(sn), _announcement_key(sn))

@@ -26,17 +26,17 @@ from libs.common.identity.seal import Seal
 from libs.common.identity.tokens import refresh_key, token_hash, token_key
 from libs.common.store.redis import Redis
 
-MAX_FAMILIES = 10_000
-"""Maximum families of one subject: a client that logs in for every request uses about 10 MB.
-Beyond it, the family that expires first is revoked."""
-MAX_PAGES = 100
+MAX_FAMILIES_PER_SUBJECT = 10_000
+"""Maximum token families (logins with their refreshes) of one subject. With more, the family that
+expires first is revoked. A client that logs in for every request uses about 10 MB."""
+MAX_PAGES_PER_SESSION = 100
 """Maximum pages of a session with live updates. Beyond it, the oldest page loses them."""
-MAX_LISTED = 100
+MAX_LISTED_SESSIONS = 100
 """Maximum listed sessions of a user."""
-GENERATION_MARGIN = 60
-"""Seconds that a generation is stored after the last token of its subject."""
+GENERATION_MARGIN_SECONDS = 60
+"""Seconds for which a generation is stored after its subject's last token has expired."""
 
-_SCRIPTS = Path(__file__).parent
+_SCRIPTS_FOLDER = Path(__file__).parent
 
 
 class TokenPair(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class TokenPair(msgspec.Struct, frozen=True):
     """Unix time in seconds."""
 
     @property
-    def age(self) -> int:
+    def age_seconds(self) -> int:
         """Return the whole seconds since the pair was issued."""
         return max(0, int(time.time() - self.issued_at))
 
@@ -67,12 +67,12 @@ class LoginSession(msgspec.Struct, frozen=True):
     family: str
     ends_at: int
     started_at: int | None = None
-    """None for a session older than this field."""
+    """None for a session that an earlier version of the platform started."""
     renewed_at: int | None = None
     origin: LoginOrigin = LoginOrigin()
 
 
-class Rejection(StrEnum):
+class TokenRejection(StrEnum):
     """Reasons for rejecting a token request."""
 
     STALE = "STALE"
@@ -91,26 +91,26 @@ class TokenWriter:
     ) -> None:
         self._redis = redis
         self._grace_ms = reuse_grace * 1000
-        self._keep_ms = (max(access_life, refresh_life) + GENERATION_MARGIN) * 1000
+        self._keep_ms = (max(access_life, refresh_life) + GENERATION_MARGIN_SECONDS) * 1000
         self._lives_ms = (access_life * 1000, refresh_life * 1000)
-        self._issue = self._script("issue.lua")
-        self._rotate = self._script("rotate.lua")
-        self._revoke_subject = self._script("revoke_subject.lua")
-        self._add_page = self._script("page.lua")
-        self._list_sessions = self._script("logins.lua")
-        self._end_session = self._script("end_login.lua")
+        self._issue = self._load_script("issue.lua")
+        self._rotate = self._load_script("rotate.lua")
+        self._revoke_subject = self._load_script("revoke_subject.lua")
+        self._add_page = self._load_script("page.lua")
+        self._list_sessions = self._load_script("logins.lua")
+        self._end_session = self._load_script("end_login.lua")
 
     async def issue(
         self, principal: Principal, generation: int, origin: LoginOrigin | None = None
-    ) -> TokenPair | Rejection:
-        """Start a family for `principal`, whose secret was verified at `generation`.
+    ) -> TokenPair | TokenRejection:
+        """Issue the first tokens of a login of `principal`, verified at `generation`.
 
         With `origin`, it is listed among the sessions of the subject.
         """
         family = secrets.token_hex(16)
-        return await self._store(self._issue, principal, family, generation, origin)
+        return await self._run_issue_script(self._issue, principal, family, generation, origin)
 
-    async def find_holder(self, refresh_token: str) -> Principal | None:
+    async def find_principal(self, refresh_token: str) -> Principal | None:
         """Return the owner of a refresh token, used or not; None if it is unknown."""
         raw = await self._redis.hget(refresh_key(refresh_token), "principal")
         return None if raw is None else msgspec.json.decode(raw, type=Principal)
@@ -121,31 +121,33 @@ class TokenWriter:
         principal: Principal,
         generation: int,
         origin: LoginOrigin | None = None,
-    ) -> TokenPair | Rejection:
-        """Use up `refresh_token` and issue the next pair of `principal.family`.
+    ) -> TokenPair | TokenRejection:
+        """Exchange `refresh_token` for the next pair of `principal.family`.
 
         Within the grace period, return the pair of an earlier use.
         """
-        return await self._store(
+        return await self._run_issue_script(
             self._rotate, principal, principal.family, generation, origin, used=refresh_token
         )
 
     async def list_sessions(self, principal: Principal) -> list[LoginSession]:
-        """Return up to `MAX_LISTED` sessions of a user, latest expiry first."""
-        sessions = await self._list_sessions(keys=_subject_keys(principal)[1:], args=[MAX_LISTED])
-        return [_read_session(*row) for row in sessions]
+        """Return up to `MAX_LISTED_SESSIONS` sessions of a user, latest expiry first."""
+        sessions = await self._list_sessions(
+            keys=_subject_keys(principal)[1:], args=[MAX_LISTED_SESSIONS]
+        )
+        return [_parse_session(*row) for row in sessions]
 
     async def end_session(self, principal: Principal, family: str) -> bool:
         """Revoke one session of a user; return False if it does not exist."""
         keys = _subject_keys(principal)[1:]
         return bool(await self._end_session(keys=keys, args=[family]))
 
-    async def revoke_subject(self, kind: Kind, subject: str, generation: int) -> None:
+    async def revoke_older_tokens(self, kind: Kind, subject: str, generation: int) -> None:
         """Revoke tokens of a subject older than `generation`. Idempotent."""
         keys = _family_keys(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
 
-    async def add_page(self, principal: Principal, key: str) -> bool:
+    async def add_live_page(self, principal: Principal, key: str) -> bool:
         """Store a page's credential until its session ends; return False if it has ended.
 
         Permissions are not stored, because they are looked up when the credential is used.
@@ -155,13 +157,17 @@ class TokenWriter:
         )
         family = principal.family
         keys = [f"tw:family:{family}", f"tw:pages:{family}", key]
-        return bool(await self._add_page(keys=keys, args=[msgspec.json.encode(plain), MAX_PAGES]))
+        return bool(
+            await self._add_page(
+                keys=keys, args=[msgspec.json.encode(plain), MAX_PAGES_PER_SESSION]
+            )
+        )
 
-    async def has_pages(self, family: str) -> bool:
+    async def has_live_pages(self, family: str) -> bool:
         """Return whether any page of an active session has a credential."""
         return bool(await self._redis.exists(f"tw:pages:{family}"))
 
-    async def _store(
+    async def _run_issue_script(
         self,
         script: AsyncScript,
         principal: Principal,
@@ -169,8 +175,8 @@ class TokenWriter:
         generation: int,
         origin: LoginOrigin | None,
         used: str | None = None,
-    ) -> TokenPair | Rejection:
-        """Issue a pair; `used` is the refresh token that is exchanged for it."""
+    ) -> TokenPair | TokenRejection:
+        """Store a new pair with `script`; `used` is the refresh token exchanged for it."""
         pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32), time.time())
         stored = msgspec.structs.replace(principal, family=family)
         keys = [*_subject_keys(principal), token_key(pair.access), refresh_key(pair.refresh)]
@@ -179,7 +185,7 @@ class TokenWriter:
             msgspec.json.encode(stored),
             family,
             *self._lives_ms,
-            MAX_FAMILIES,
+            MAX_FAMILIES_PER_SUBJECT,
             self._keep_ms,
             b"" if origin is None else msgspec.json.encode(origin),
         ]
@@ -189,10 +195,10 @@ class TokenWriter:
         outcome, *sealed = await script(keys=keys, args=args)
         if used is not None and sealed:
             return _open_pair(sealed[0], used)
-        return pair if outcome == b"OK" else Rejection(outcome.decode())
+        return pair if outcome == b"OK" else TokenRejection(outcome.decode())
 
-    def _script(self, name: str) -> AsyncScript:
-        text = (_SCRIPTS / "common.lua").read_text() + (_SCRIPTS / name).read_text()
+    def _load_script(self, name: str) -> AsyncScript:
+        text = (_SCRIPTS_FOLDER / "common.lua").read_text() + (_SCRIPTS_FOLDER / name).read_text()
         return self._redis.register_script(text)
 
 
@@ -207,21 +213,21 @@ def _family_keys(kind: Kind, subject: str) -> list[str]:
 
 def _seal_pair(pair: TokenPair, used: str) -> str:
     """Encrypt a pair for the holder of `used`, the refresh token exchanged for it."""
-    return _seal_under(used).seal(msgspec.json.encode(pair).decode(), refresh_key(used))
+    return _derive_seal(used).seal(msgspec.json.encode(pair).decode(), refresh_key(used))
 
 
 def _open_pair(sealed: bytes, used: str) -> TokenPair:
-    text = _seal_under(used).open(sealed.decode(), refresh_key(used))
+    text = _derive_seal(used).open(sealed.decode(), refresh_key(used))
     return msgspec.json.decode(text, type=TokenPair)
 
 
-def _seal_under(token: str) -> Seal:
+def _derive_seal(token: str) -> Seal:
     """Return a cipher whose key is derived from a token. Redis stores only its hash."""
     key = HKDF(SHA256(), 32, salt=None, info=b"thingway reissued tokens").derive(token.encode())
     return Seal(base64.urlsafe_b64encode(key).decode().rstrip("="))
 
 
-def _read_session(
+def _parse_session(
     family: bytes, ends: bytes, started: bytes | None, renewed: bytes | None, origin: bytes | None
 ) -> LoginSession:
     return LoginSession(

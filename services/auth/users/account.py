@@ -16,9 +16,9 @@ from libs.common.errors import Forbidden, MalformedRequest, NotFound, Unauthenti
 from libs.common.identity import Caller, Principal
 from services.auth.accounts import Accounts
 from services.auth.accounts.users import StoredUser
-from services.auth.audit import Subject
-from services.auth.changes import Change, Changes, operator
-from services.auth.passwords import LoginThrottle, PasswordHashes
+from services.auth.audit import AuditSubject
+from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
+from services.auth.passwords import LoginThrottle, PasswordHasherPool
 from services.auth.tokens.writer import LoginSession, TokenWriter
 from services.auth.users.rules import generate_password, validate_email, validate_password
 from services.auth.users.schemas import RegisterUser, UserSession
@@ -27,16 +27,16 @@ from services.auth.users.service import UserService, record_created, replace_pas
 
 @dataclass(frozen=True)
 class AccountService:
-    """Registration, the caller's password, and the operator's commands."""
+    """Registration of first users, the caller's password, and the operator's commands."""
 
-    changes: Changes
+    changes: ChangeRunner
     accounts: Accounts
-    hashes: PasswordHashes
+    hashes: PasswordHasherPool
     users: UserService
     throttle: LoginThrottle
 
-    async def describe(self, request: DescribeUsers) -> DescribedUsers:
-        """Return the nicknames of users, for other services."""
+    async def describe_nicknames(self, request: DescribeUsers) -> DescribedUsers:
+        """Return the nicknames of users by id, for other services."""
         summaries = await self.accounts.users.find_summaries(request.tenant, request.ids)
         return DescribedUsers({str(user.id): user.nickname for user in summaries.values()})
 
@@ -45,10 +45,10 @@ class AccountService:
 
         Raises `NotFound` for an unknown tenant.
         """
-        await self._super_admin_role(tenant)
+        await self._get_super_admin_role_id(tenant)
         return await self.accounts.users.exists(tenant)
 
-    async def register(
+    async def register_first_user(
         self, tenant: str, request: RegisterUser, address: str, request_id: str
     ) -> None:
         """Add a tenant's first user as its super-admin.
@@ -56,16 +56,16 @@ class AccountService:
         Raises `Forbidden` if the tenant has a user, `InvalidInput`, and `NotFound` without the
         tenant.
         """
-        role_id = await self._super_admin_role(tenant)
+        role_id = await self._get_super_admin_role_id(tenant)
         if await self.accounts.users.exists(tenant):
             raise _registration_closed_error()
-        user = await self.users.make(tenant, request)
+        user = await self.users.build_user(tenant, request)
         user = msgspec.structs.replace(user, roles=(role_id,))
 
-        async def insert_first_user(change: Change) -> None:
+        async def insert_first_user(change: ChangeTransaction) -> None:
             if await self.accounts.users.exists(tenant, change.session):
                 raise _registration_closed_error()
-            await self._add(user, change)
+            await self._insert_user(user, change)
 
         await self.changes.run(Caller(user.principal, address, request_id), insert_first_user)
 
@@ -83,7 +83,7 @@ class AccountService:
             raise _wrong_password_error()
         hashed = await self.hashes.hash(user.tenant, new)
 
-        async def replace_own_password(change: Change) -> None:
+        async def replace_own_password(change: ChangeTransaction) -> None:
             current = await self.accounts.users.get(user.tenant, user.id, change.session)
             if current is None or current.password_hash != user.password_hash:
                 raise _wrong_password_error()
@@ -91,19 +91,19 @@ class AccountService:
 
         await self.changes.run(caller, replace_own_password)
 
-    async def create(self, request: CreateUser) -> UserPassword:
+    async def create_by_operator(self, request: CreateUser) -> UserPassword:
         """Add a user for the operator; raise `InvalidInput`, `Conflict`, `NotFound`."""
-        role_id = await self._super_admin_role(request.tenant)
+        role_id = await self._get_super_admin_role_id(request.tenant)
         password = generate_password()
         fields = RegisterUser(email=request.email, nickname=request.nickname, password=password)
-        user = await self.users.make(request.tenant, fields)
+        user = await self.users.build_user(request.tenant, fields)
         if request.super_admin:
             user = msgspec.structs.replace(user, roles=(role_id,))
 
-        async def insert_user(change: Change) -> None:
-            await self._add(user, change)
+        async def insert_user(change: ChangeTransaction) -> None:
+            await self._insert_user(user, change)
 
-        await self.changes.run(operator(request.tenant), insert_user)
+        await self.changes.run(build_operator_caller(request.tenant), insert_user)
         return UserPassword(user.id, user.email, password)
 
     async def reset_password(self, request: UserRefByEmail) -> UserPassword:
@@ -112,7 +112,7 @@ class AccountService:
         password = generate_password()
         hashed = await self.hashes.hash(request.tenant, password)
 
-        async def replace_user_password(change: Change) -> StoredUser:
+        async def replace_user_password(change: ChangeTransaction) -> StoredUser:
             user = await self.accounts.users.find_by_email(
                 request.tenant, request.email, change.session
             )
@@ -121,10 +121,10 @@ class AccountService:
             await replace_password(self.accounts.users, change, user, hashed)
             return user
 
-        user = await self.changes.run(operator(request.tenant), replace_user_password)
+        user = await self.changes.run(build_operator_caller(request.tenant), replace_user_password)
         return UserPassword(user.id, user.email, password)
 
-    async def _add(self, user: StoredUser, change: Change) -> None:
+    async def _insert_user(self, user: StoredUser, change: ChangeTransaction) -> None:
         """Add a user.
 
         Raising the version makes concurrent additions conflict in MongoDB, so that the second one
@@ -135,8 +135,8 @@ class AccountService:
         record_created(change, user)
         change.mark_access_changed()
 
-    async def _super_admin_role(self, tenant: str) -> int:
-        role = await self.accounts.roles.super_admin(tenant)
+    async def _get_super_admin_role_id(self, tenant: str) -> int:
+        role = await self.accounts.roles.find_super_admin_id(tenant)
         if role is None:
             raise NotFound(f"tenant `{tenant}` does not exist", field="TENANT_ID")
         return role
@@ -165,13 +165,15 @@ CURRENT_SESSION = "current"
 class OwnSessions:
     """Lists and ends the sessions of the caller."""
 
-    changes: Changes
+    changes: ChangeRunner
     tokens: TokenWriter
 
     async def list(self, principal: Principal) -> list[UserSession]:
         """Return active sessions: the current one first, then by latest use."""
         found = await self.tokens.list_sessions(principal)
-        sessions = [_session(login, current=login.family == principal.family) for login in found]
+        sessions = [
+            _build_user_session(login, current=login.family == principal.family) for login in found
+        ]
         return sorted(sessions, key=lambda each: (not each.current, -int(each.renewed_at or 0)))
 
     async def end(self, caller: Caller, session_id: str) -> None:
@@ -184,11 +186,11 @@ class OwnSessions:
         if not await self.tokens.end_session(principal, family):
             raise NotFound("the session does not exist", field="session_id")
 
-        subject = Subject("session", principal.subject, principal.name)
+        subject = AuditSubject("session", principal.subject, principal.name)
         await self.changes.record(caller, "ended", subject)
 
 
-def _session(login: LoginSession, *, current: bool) -> UserSession:
+def _build_user_session(login: LoginSession, *, current: bool) -> UserSession:
     return UserSession.from_fields(
         login,
         session_id=login.family,
@@ -200,6 +202,6 @@ def _session(login: LoginSession, *, current: bool) -> UserSession:
 
 def offer_users(rpc: RpcServer, service: AccountService) -> None:
     """Offer the operations on users as `rpc.auth.…`."""
-    rpc.offer("create_user", CreateUser, service.create)
+    rpc.offer("create_user", CreateUser, service.create_by_operator)
     rpc.offer("reset_user_password", UserRefByEmail, service.reset_password)
-    rpc.offer("describe_users", DescribeUsers, service.describe)
+    rpc.offer("describe_users", DescribeUsers, service.describe_nicknames)

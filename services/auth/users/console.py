@@ -33,7 +33,7 @@ from services.auth.users.schemas import (
     UserSearch,
     UserSession,
 )
-from services.auth.users.service import UserService, user_not_found
+from services.auth.users.service import UserService, user_not_found_error
 
 Accounts = NamedDependency[AccountService]
 Directory = NamedDependency[UserDirectory]
@@ -66,7 +66,7 @@ async def register_user(
     """Register a tenant's first user, its super-admin. Afterwards it returns 403."""
     address = get_address(request)
     tenant = read_tenant_header(request) or DEFAULT_TENANT
-    await accounts.register(tenant, data, address, get_request_id(request))
+    await accounts.register_first_user(tenant, data, address, get_request_id(request))
 
 
 @get("/status", operation_class=TenantOperation, security=[{}])
@@ -161,7 +161,7 @@ async def delete_user(
 ) -> dict[str, str]:
     """Delete a user and revoke its tokens immediately."""
     if not await people.delete(caller, [user_id], "user_id"):
-        raise user_not_found(user_id)
+        raise user_not_found_error(user_id)
     return {}
 
 

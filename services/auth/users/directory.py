@@ -16,14 +16,14 @@ from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
 from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
 from services.auth.accounts.users import StoredUser
-from services.auth.menus import build_tree, filter_visible, select_with_ancestors
+from services.auth.menus import build_menu_tree, filter_supported_menus, select_with_ancestors
 from services.auth.users.schemas import CheckPermission, Profile, RoleName, UserResponse, UserSearch
-from services.auth.users.service import user_not_found
+from services.auth.users.service import user_not_found_error
 
-CUSTOM_ENTITIES = Resource(ResourceType.INTEGRATION, SYSTEM_INTEGRATION)
+CUSTOM_ENTITY_INTEGRATION = Resource(ResourceType.INTEGRATION, SYSTEM_INTEGRATION)
 """Integration of custom entities, which all users may see."""
 
-Roles = Mapping[int, Role]
+RolesById = Mapping[int, Role]
 """Roles by id; a user may have an id whose role was deleted a moment ago."""
 
 
@@ -33,7 +33,7 @@ class UserDirectory:
 
     accounts: Accounts
     devices: DeviceClient
-    """Client for the owners of a device."""
+    """Looks up the integration and group of devices and entities."""
 
     async def search(self, tenant: str, request: UserSearch) -> tuple[list[UserResponse], int]:
         """Return one page of matching users, and the number of all."""
@@ -55,7 +55,7 @@ class UserDirectory:
             email=user.email,
             created_at=str(to_ms(user.created_at)),
             roles=_role_names(user, roles),
-            menus=build_tree(await self._open_menus(principal, user, roles)),
+            menus=build_menu_tree(await self._list_available_menus(principal, user, roles)),
             super_admin=super_admin,
             is_super_admin=super_admin,
             may_command=principal.may_command,
@@ -64,7 +64,9 @@ class UserDirectory:
     async def list_menus(self, caller: Principal, user_id: int) -> Sequence[Menu]:
         """Return the menus available to a user, with ancestors; raise `NotFound`."""
         user = await self._get_user(caller.tenant, user_id)
-        return await self._open_menus(caller, user, await self._find_roles(caller.tenant, [user]))
+        return await self._list_available_menus(
+            caller, user, await self._find_roles(caller.tenant, [user])
+        )
 
     async def has_permission(self, tenant: str, user_id: int, request: CheckPermission) -> bool:
         """Return whether a user may read a resource.
@@ -82,15 +84,15 @@ class UserDirectory:
             return True
         if isinstance(resource, str):
             return False
-        owners = await self._owners(tenant, kind, resource)
-        return CUSTOM_ENTITIES in owners or any(
+        owners = await self._find_owners(tenant, kind, resource)
+        return CUSTOM_ENTITY_INTEGRATION in owners or any(
             [
                 await self.accounts.grants.is_granted(tenant, user.roles, owner.type, owner.id)
                 for owner in owners
             ]
         )
 
-    async def _owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
+    async def _find_owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
         """Return the integration, group and device that the resource belongs to."""
         if kind is ResourceType.DEVICE:
             described = await self.devices.describe_devices(tenant, [number])
@@ -107,22 +109,22 @@ class UserDirectory:
     async def _get_user(self, tenant: str, user_id: int) -> StoredUser:
         user = await self.accounts.users.get(tenant, user_id)
         if user is None:
-            raise user_not_found(user_id)
+            raise user_not_found_error(user_id)
         return user
 
-    async def _find_roles(self, tenant: str, users: Iterable[StoredUser]) -> Roles:
+    async def _find_roles(self, tenant: str, users: Iterable[StoredUser]) -> RolesById:
         return await self.accounts.roles.find(
             tenant, {role for user in users for role in user.roles}
         )
 
-    async def _open_menus(
-        self, caller: Principal, user: StoredUser, roles: Roles
+    async def _list_available_menus(
+        self, caller: Principal, user: StoredUser, roles: RolesById
     ) -> Sequence[Menu]:
         """Return the menus of a user's roles with ancestors; all for a super-admin.
 
         Menus that the caller's console does not support are left out.
         """
-        menus = filter_visible(caller, await self.accounts.menus.list_all(user.tenant))
+        menus = filter_supported_menus(caller, await self.accounts.menus.list_all(user.tenant))
         if _is_super_admin(user, roles):
             return menus
         return select_with_ancestors(
@@ -137,19 +139,19 @@ def _list_owners(resource: DescribedDevice | ResolvedEntity) -> list[Resource]:
     return owners
 
 
-def _user_response(user: StoredUser, roles: Roles) -> UserResponse:
+def _user_response(user: StoredUser, roles: RolesById) -> UserResponse:
     return UserResponse.from_fields(
         user, tenant_id=user.tenant, user_id=str(user.id), roles=_role_names(user, roles)
     )
 
 
-def _role_names(user: StoredUser, roles: Roles) -> list[RoleName]:
+def _role_names(user: StoredUser, roles: RolesById) -> list[RoleName]:
     return [RoleName(str(role.id), role.name) for role in _existing_roles(user, roles)]
 
 
-def _is_super_admin(user: StoredUser, roles: Roles) -> bool:
+def _is_super_admin(user: StoredUser, roles: RolesById) -> bool:
     return any(role.name == SUPER_ADMIN for role in _existing_roles(user, roles))
 
 
-def _existing_roles(user: StoredUser, roles: Roles) -> list[Role]:
+def _existing_roles(user: StoredUser, roles: RolesById) -> list[Role]:
     return [roles[role] for role in user.roles if role in roles]

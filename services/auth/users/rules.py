@@ -9,9 +9,9 @@ from libs.common.http.console import parse_name
 
 SHORTEST_EMAIL, LONGEST_EMAIL = 5, 255
 
-_DOMAIN_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_EMAIL = re.compile(
-    rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_DOMAIN_LABEL}(?:\.{_DOMAIN_LABEL})+"
+_DOMAIN_LABEL_PATTERN = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_EMAIL_PATTERN = re.compile(
+    rf"[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_DOMAIN_LABEL_PATTERN}(?:\.{_DOMAIN_LABEL_PATTERN})+"
 )
 """HTML's valid email address (https://html.spec.whatwg.org/#valid-e-mail-address), with a dot
 in its domain."""
@@ -26,7 +26,7 @@ def validate_email(text: str) -> str:
         raise InvalidInput(
             f"must have {SHORTEST_EMAIL} to {LONGEST_EMAIL} characters", field="email"
         )
-    if not _EMAIL.fullmatch(email):
+    if not _EMAIL_PATTERN.fullmatch(email):
         raise InvalidInput("must be an email address", field="email")
     return email
 
@@ -38,7 +38,7 @@ def validate_nickname(text: str) -> str:
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 63
 _PRINTABLE_ASCII = re.compile(r"[!-~]+")
-_NEEDED_CHARACTERS = {
+_REQUIRED_CHARACTERS = {
     "an upper-case letter": r"[A-Z]",
     "a lower-case letter": r"[a-z]",
     "a digit": r"[0-9]",
@@ -55,7 +55,9 @@ def validate_password(text: str, field: str = "password") -> str:
         )
     if not _PRINTABLE_ASCII.fullmatch(text):
         raise InvalidInput("must be printable ASCII without spaces", field=field)
-    missing = [name for name, pattern in _NEEDED_CHARACTERS.items() if not re.search(pattern, text)]
+    missing = [
+        name for name, pattern in _REQUIRED_CHARACTERS.items() if not re.search(pattern, text)
+    ]
     if missing:
         raise InvalidInput(f"must have {', '.join(missing)}", field=field)
     return text
@@ -66,5 +68,5 @@ def generate_password() -> str:
     alphabet = string.ascii_letters + string.digits
     while True:
         made = "".join(secrets.choice(alphabet) for _ in range(24))
-        if all(re.search(pattern, made) for pattern in _NEEDED_CHARACTERS.values()):
+        if all(re.search(pattern, made) for pattern in _REQUIRED_CHARACTERS.values()):
             return made

@@ -14,8 +14,8 @@ from libs.common.errors import MalformedRequest, NotFound
 from libs.common.identity import Caller, Kind
 from services.auth.accounts import Accounts
 from services.auth.accounts.users import StoredUser, UserStore
-from services.auth.changes import Change, Changes
-from services.auth.passwords import PasswordHashes
+from services.auth.changes import ChangeRunner, ChangeTransaction
+from services.auth.passwords import PasswordHasherPool
 from services.auth.users.rules import validate_email, validate_nickname, validate_password
 from services.auth.users.schemas import EditUser, RegisterUser
 
@@ -24,11 +24,11 @@ from services.auth.users.schemas import EditUser, RegisterUser
 class UserService:
     """Adds, changes and deletes users."""
 
-    changes: Changes
+    changes: ChangeRunner
     accounts: Accounts
-    hashes: PasswordHashes
+    hashes: PasswordHasherPool
 
-    async def make(self, tenant: str, request: RegisterUser) -> StoredUser:
+    async def build_user(self, tenant: str, request: RegisterUser) -> StoredUser:
         """Return a new user that is not stored yet; raise `InvalidInput` with the field."""
         email, nickname = validate_email(request.email), validate_nickname(request.nickname)
         hashed = await self.hashes.hash(tenant, validate_password(request.password))
@@ -49,9 +49,9 @@ class UserService:
 
         Raises `InvalidInput`, `Conflict` or `TooManyRequests`.
         """
-        user = await self.make(caller.tenant, request)
+        user = await self.build_user(caller.tenant, request)
 
-        async def insert_user(change: Change) -> None:
+        async def insert_user(change: ChangeTransaction) -> None:
             await change.reserve("users")
             await self.accounts.users.insert(user, change.session)
             record_created(change, user)
@@ -65,7 +65,7 @@ class UserService:
             "nickname": validate_nickname(request.nickname),
         }
 
-        async def update_user(change: Change) -> None:
+        async def update_user(change: ChangeTransaction) -> None:
             before = await self._get(caller, user_id, change)
             after = await self.accounts.users.update(before, change.session, changes)
             change.record("updated", after.subject, _audit_fields(before), _audit_fields(after))
@@ -76,7 +76,7 @@ class UserService:
         """Set the password of a user; raise `InvalidInput` or `NotFound`."""
         hashed = await self.hashes.hash(caller.tenant, validate_password(password))
 
-        async def replace_user_password(change: Change) -> None:
+        async def replace_user_password(change: ChangeTransaction) -> None:
             user = await self._get(caller, user_id, change)
             await replace_password(self.accounts.users, change, user, hashed)
 
@@ -87,7 +87,7 @@ class UserService:
         if not enabled:
             _reject_self(caller, [user_id], "disable", "enabled")
 
-        async def update_enabled(change: Change) -> None:
+        async def update_enabled(change: ChangeTransaction) -> None:
             user = await self._get(caller, user_id, change)
             if user.enabled == enabled:
                 return
@@ -108,7 +108,7 @@ class UserService:
         """
         _reject_self(caller, ids, "delete", field)
 
-        async def delete_users(change: Change) -> int:
+        async def delete_users(change: ChangeTransaction) -> int:
             users = await self.accounts.users.find(caller.tenant, ids, change.session)
             if not users:
                 return 0
@@ -116,13 +116,15 @@ class UserService:
                 caller.tenant, [user.id for user in users], change.session
             )
             for user in users:
-                change.record("deleted", user.subject, before=_all_audit_fields(user))
+                change.record("deleted", user.subject, before=_audit_fields_with_roles(user))
             await self._revoke_tokens(change, [with_next_generation(user) for user in users], field)
             return len(users)
 
         return await self.changes.run(caller, delete_users)
 
-    async def _revoke_tokens(self, change: Change, users: Sequence[StoredUser], field: str) -> None:
+    async def _revoke_tokens(
+        self, change: ChangeTransaction, users: Sequence[StoredUser], field: str
+    ) -> None:
         """Revoke all tokens of disabled or deleted users.
 
         Raising the version makes two such changes conflict in MongoDB. Otherwise the last two
@@ -130,25 +132,25 @@ class UserService:
         """
         change.mark_access_changed()
         for user in users:
-            change.revoke(Kind.USER, str(user.id), user.generation)
+            change.revoke_tokens(Kind.USER, str(user.id), user.generation)
         tenant, session = users[0].tenant, change.session
-        role = await self.accounts.roles.super_admin(tenant, session)
+        role = await self.accounts.roles.find_super_admin_id(tenant, session)
         if not await self.accounts.users.exists(tenant, session, roles=role, enabled=True):
             raise MalformedRequest("the last enabled super-admin must stay", field=field)
 
-    async def _get(self, caller: Caller, user_id: int, change: Change) -> StoredUser:
+    async def _get(self, caller: Caller, user_id: int, change: ChangeTransaction) -> StoredUser:
         user = await self.accounts.users.get(caller.tenant, user_id, change.session)
         if user is None:
-            raise user_not_found(user_id)
+            raise user_not_found_error(user_id)
         return user
 
 
-def record_created(change: Change, user: StoredUser) -> None:
+def record_created(change: ChangeTransaction, user: StoredUser) -> None:
     """Record that a user was added."""
-    change.record("created", user.subject, after=_all_audit_fields(user))
+    change.record("created", user.subject, after=_audit_fields_with_roles(user))
 
 
-def user_not_found(user_id: int) -> NotFound:
+def user_not_found_error(user_id: int) -> NotFound:
     """Return the error for a user that does not exist in the caller's tenant."""
     return NotFound(f"user {user_id} does not exist", field="user_id")
 
@@ -158,10 +160,12 @@ def with_next_generation(user: StoredUser) -> StoredUser:
     return msgspec.structs.replace(user, generation=user.generation + 1)
 
 
-async def replace_password(store: UserStore, change: Change, user: StoredUser, hashed: str) -> None:
+async def replace_password(
+    store: UserStore, change: ChangeTransaction, user: StoredUser, hashed: str
+) -> None:
     """Store the hash of a new password and revoke all tokens of the user."""
     after = await store.update(user, change.session, {"passwordHash": hashed}, ends_tokens=True)
-    change.revoke(Kind.USER, str(user.id), after.generation)
+    change.revoke_tokens(Kind.USER, str(user.id), after.generation)
     change.record("password_changed", user.subject)
 
 
@@ -171,7 +175,7 @@ def _reject_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> N
         raise MalformedRequest(f"you cannot {verb} yourself", field=field)
 
 
-def _all_audit_fields(user: StoredUser) -> dict[str, Any]:
+def _audit_fields_with_roles(user: StoredUser) -> dict[str, Any]:
     """Return audit fields with the ids of roles, which only a first user has."""
     return {**_audit_fields(user), "roleIds": list(user.roles)}
 

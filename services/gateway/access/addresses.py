@@ -10,8 +10,8 @@ from libs.common.limits import address_key
 from libs.common.settings import SettingsInvalid
 
 
-class Origin(NamedTuple):
-    """The client of a request, as trusted proxies report it."""
+class ClientOrigin(NamedTuple):
+    """Address of a request's client, and scheme and host that it used."""
 
     address: str
     """The client's IP address."""
@@ -21,7 +21,7 @@ class Origin(NamedTuple):
     host: str
 
     @property
-    def limit_key(self) -> str:
+    def rate_limit_key(self) -> str:
         """Return the key of the rate limit: an IPv4 address, or a /64 network of IPv6."""
         return address_key(self.address)
 
@@ -41,35 +41,35 @@ class TrustedProxies:
             ]
         except ValueError as error:
             raise SettingsInvalid(f"THINGWAY_TRUSTED_PROXIES: {error}") from error
-        self._trusts = lru_cache(maxsize=4096)(self._is_trusted)
+        self._trusts = lru_cache(maxsize=4096)(self._is_in_networks)
 
-    def trusts(self, peer: str) -> bool:
+    def is_trusted(self, peer: str) -> bool:
         """Return whether an address is that of a trusted proxy."""
         return bool(self._networks) and self._trusts(peer)
 
-    def origin(self, scope: HTTPScope, headers: dict[bytes, bytes]) -> Origin:
-        """Return the client: the last address in the chain that is not a trusted proxy."""
+    def find_origin(self, scope: HTTPScope, headers: dict[bytes, bytes]) -> ClientOrigin:
+        """Return the client, whose address is the last that is not a trusted proxy's."""
         client = scope["client"]
         peer = client[0] if client else "unknown"
         host = _header_text(headers, b"host", "")
-        if not self.trusts(peer):
-            return Origin(peer, peer, scope["scheme"], host)
+        if not self.is_trusted(peer):
+            return ClientOrigin(peer, peer, scope["scheme"], host)
         forwarded = _header_text(headers, b"x-forwarded-for", "").split(",")
         chain = [part.strip() for part in forwarded if part.strip()]
-        return Origin(
-            self._first_foreign([*chain, peer]),
+        return ClientOrigin(
+            self._find_last_untrusted([*chain, peer]),
             ", ".join([*chain, peer]),
             _header_text(headers, b"x-forwarded-proto", scope["scheme"]),
             _header_text(headers, b"x-forwarded-host", host),
         )
 
-    def _first_foreign(self, chain: list[str]) -> str:
+    def _find_last_untrusted(self, chain: list[str]) -> str:
         for address in reversed(chain):
             if not self._trusts(address):
                 return address
         return chain[0]
 
-    def _is_trusted(self, address: str) -> bool:
+    def _is_in_networks(self, address: str) -> bool:
         try:
             parsed = ip_address(address)
         except ValueError:

@@ -7,21 +7,21 @@ from yarl import URL
 
 from libs.common.settings import SettingsInvalid
 
-ANY = "*"
-METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
+ANY_ORIGIN = "*"
+ALLOWED_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 EXPOSED_HEADERS = b"Allow, Content-Disposition, ETag, Location, Retry-After, X-Request-Id"
 """Header fields of answers that a page may read, in addition to the default ones."""
-MAX_AGE = b"600"
+PREFLIGHT_CACHE_SECONDS = b"600"
 """Seconds for which a browser caches the answer."""
 
-Field = tuple[bytes, bytes]
+HeaderField = tuple[bytes, bytes]
 
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-def browser_headers(hsts: str, host: str, *, has_certificate: bool) -> list[tuple[str, str]]:
-    """Return the header fields of every answer that restrict browsers.
+def build_security_headers(hsts: str, host: str, *, has_certificate: bool) -> list[tuple[str, str]]:
+    """Return the security header fields for browsers, which every answer has.
 
     A page has a stricter policy of its own, and browsers apply both. `hsts` and `host` are the
     settings. A browser would require TLS of all servers of `localhost`, on all ports.
@@ -31,7 +31,7 @@ def browser_headers(hsts: str, host: str, *, has_certificate: bool) -> list[tupl
         ("Referrer-Policy", "same-origin"),
         ("Content-Security-Policy", "object-src 'none'; base-uri 'none'; frame-ancestors 'none'"),
     ]
-    if hsts == "on" or (hsts == "auto" and has_certificate and host not in LOOPBACK):
+    if hsts == "on" or (hsts == "auto" and has_certificate and host not in LOOPBACK_HOSTS):
         fields.append(("Strict-Transport-Security", "max-age=31536000; includeSubDomains"))
     return fields
 
@@ -41,13 +41,13 @@ def is_preflight(headers: Mapping[bytes, bytes]) -> bool:
     return b"origin" in headers and b"access-control-request-method" in headers
 
 
-class CrossOrigin:
+class AllowedOrigins:
     """The origins whose pages may call the API; by default none."""
 
     def __init__(self, text: str = "") -> None:
         origins = {part.strip() for part in text.split(",") if part.strip()}
-        self._any = ANY in origins
-        self._origins = {_normalize_origin(origin).encode() for origin in origins - {ANY}}
+        self._any = ANY_ORIGIN in origins
+        self._origins = {_normalize_origin(origin).encode() for origin in origins - {ANY_ORIGIN}}
         self.on = bool(origins)
         """Whether any origin is configured; otherwise answers have no CORS headers."""
 
@@ -55,9 +55,9 @@ class CrossOrigin:
         """Return whether pages of `origin` may call the API."""
         return self._any or origin in self._origins
 
-    def add_headers(self, scope: HTTPScope, send: Send) -> Send:
+    def add_headers_on_send(self, scope: HTTPScope, send: Send) -> Send:
         """Return a `send` that adds CORS headers to the answer."""
-        fields = self._fields(
+        fields = self._build_answer_headers(
             next((value for name, value in scope["headers"] if name == b"origin"), b"")
         )
 
@@ -69,18 +69,18 @@ class CrossOrigin:
         return send_with_headers
 
     @staticmethod
-    def preflight_headers(headers: Mapping[bytes, bytes]) -> list[Field]:
+    def build_preflight_headers(headers: Mapping[bytes, bytes]) -> list[HeaderField]:
         """Return the headers of the answer to a preflight from a permitted origin."""
         fields = [
-            (b"access-control-allow-methods", METHODS),
-            (b"access-control-max-age", MAX_AGE),
+            (b"access-control-allow-methods", ALLOWED_METHODS),
+            (b"access-control-max-age", PREFLIGHT_CACHE_SECONDS),
             (b"vary", b"Access-Control-Request-Headers"),
         ]
         if requested_headers := headers.get(b"access-control-request-headers"):
             fields.append((b"access-control-allow-headers", requested_headers))
         return fields
 
-    def _fields(self, origin: bytes) -> list[Field]:
+    def _build_answer_headers(self, origin: bytes) -> list[HeaderField]:
         """Return the CORS headers of every answer to `origin`, which may be empty.
 
         A browser sends its cookies and logins only to explicitly listed origins.
@@ -110,6 +110,6 @@ def _normalize_origin(origin: str) -> str:
         plain = ""
     if plain != origin.lower():
         raise SettingsInvalid(
-            f"THINGWAY_ALLOWED_ORIGINS: {origin!r} must be scheme://host[:port] or {ANY}"
+            f"THINGWAY_ALLOWED_ORIGINS: {origin!r} must be scheme://host[:port] or {ANY_ORIGIN}"
         )
     return plain

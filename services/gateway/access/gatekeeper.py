@@ -24,29 +24,29 @@ from libs.common.identity.tokens import TokenReader
 from libs.common.scheduling import FairScheduler
 from libs.common.store.redis import RedisError
 from libs.common.tls import PeerCertificate
-from services.gateway.access.addresses import Origin
+from services.gateway.access.addresses import ClientOrigin
 from services.gateway.concurrency import RETRY_SECONDS, principal_key
 from services.gateway.rates import RateLimiter
-from services.gateway.routes import Credential, Route
+from services.gateway.routes import CredentialType, Route
 
-CERTIFICATE_KEY = "certificate"
+CERTIFICATE_STATE_KEY = "certificate"
 """Key of the client's certificate in the `state` of a request."""
-ADMISSION_SECONDS = 2.0
+MAX_ADMISSION_SECONDS = 2.0
 """Seconds that admission may take before the request is rejected."""
-ADDRESS_ADMISSIONS = 32
-"""Concurrent admissions of a single address, half of those of all addresses."""
-MAX_WAITING_REQUESTS = 4_000
-"""Waiting requests of an address."""
-MAX_TURN_WAIT = 1.0
+MAX_ADDRESS_ADMISSIONS = 32
+"""Maximum concurrent admissions of a single address, half of those of all addresses."""
+MAX_WAITING_PER_ADDRESS = 4_000
+"""Maximum requests of an address that wait for admission."""
+MAX_TURN_WAIT_SECONDS = 1.0
 """Seconds for which a request may wait for its turn."""
 
 
-def redis_error() -> ThingwayError:
-    """Return the error while Redis does not answer: credentials cannot be checked."""
+def redis_unavailable_error() -> ThingwayError:
+    """Return the error for requests while Redis does not answer."""
     return Unavailable("the token database does not answer at the moment")
 
 
-class Limits(NamedTuple):
+class RateLimiters(NamedTuple):
     """The three rate limits of the gateway."""
 
     principal: RateLimiter
@@ -54,29 +54,32 @@ class Limits(NamedTuple):
     sign_in: RateLimiter
 
 
-class Gatekeeper:
-    """Admits requests; without Redis, rejects them with 503."""
+class RequestAdmission:
+    """Authenticates requests and applies rate limits; without Redis, rejects with 503."""
 
     def __init__(
         self,
         tokens: TokenReader,
         devices: DeviceKeyReader,
         access: AccessReader,
-        limits: Limits,
+        limits: RateLimiters,
     ) -> None:
         self._tokens = tokens
         self._devices = devices
         self._access = access
         self._limits = limits
         self._turns = FairScheduler(
-            "admission", 2 * ADDRESS_ADMISSIONS, items=MAX_WAITING_REQUESTS, has_metrics=False
+            "admission",
+            2 * MAX_ADDRESS_ADMISSIONS,
+            items=MAX_WAITING_PER_ADDRESS,
+            has_metrics=False,
         )
 
     async def admit(
         self,
         route: Route,
         path: bytes,
-        origin: Origin,
+        origin: ClientOrigin,
         authorization: bytes | None,
         query_token: str | None,
         certificate: PeerCertificate | None = None,
@@ -84,16 +87,16 @@ class Gatekeeper:
         """Return the principal of a request, None on a public route.
 
         Raises `Unauthenticated`, `Forbidden`, `TooManyRequests` and `Unavailable`; the caller
-        limits the time (`ADMISSION_SECONDS`).
+        limits the time (`MAX_ADMISSION_SECONDS`).
         """
-        address = origin.limit_key
+        address = origin.rate_limit_key
         try:
-            async with asyncio.timeout(MAX_TURN_WAIT) as wait, self._turns.slot(address):
+            async with asyncio.timeout(MAX_TURN_WAIT_SECONDS) as wait, self._turns.slot(address):
                 wait.reschedule(None)
                 await self._limits.address.take_permit(address)
                 if route.signs_in:
                     await self._limits.sign_in.take_permit(address)
-                principal = await self._principal(
+                principal = await self._authenticate(
                     route, path, authorization, query_token, certificate
                 )
                 if principal is None:
@@ -106,17 +109,17 @@ class Gatekeeper:
             message = "too many concurrent requests of this address"
             raise TooManyRequests(message, retry_after=RETRY_SECONDS) from error
         except (RedisError, OSError) as error:
-            raise redis_error() from error
+            raise redis_unavailable_error() from error
 
     async def admit_page(self, address: str) -> None:
-        """Apply the limit of the address to a page of the gateway itself."""
+        """Apply the rate limit of `address` to a request for the gateway's own pages."""
         try:
-            async with asyncio.timeout(ADMISSION_SECONDS):
+            async with asyncio.timeout(MAX_ADMISSION_SECONDS):
                 await self._limits.address.take_permit(address)
         except (RedisError, OSError) as error:
-            raise redis_error() from error
+            raise redis_unavailable_error() from error
 
-    async def _principal(
+    async def _authenticate(
         self,
         route: Route,
         path: bytes,
@@ -125,13 +128,13 @@ class Gatekeeper:
         certificate: PeerCertificate | None,
     ) -> Principal | None:
         match route.credential:
-            case Credential.NONE:
+            case CredentialType.NONE:
                 return None
-            case Credential.TOKEN:
+            case CredentialType.TOKEN:
                 principal = await self._authenticate_token(
                     bearer_token(authorization) or query_token
                 )
-            case Credential.DEVICE_KEY:
+            case CredentialType.DEVICE_KEY:
                 principal = await self._authenticate_device(route, path, authorization, certificate)
         if principal.kind not in route.kinds:
             raise Forbidden(f"a principal of kind {principal.kind} may not call this API")

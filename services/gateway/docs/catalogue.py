@@ -12,21 +12,21 @@ from yarl import URL
 
 from libs.common.decoding import INVALID_JSON
 from libs.common.http.static import StaticDocument
-from services.gateway.docs.document import Api, Document, extract_api, merge
+from services.gateway.docs.document import ApiPart, OpenApiDocument, extract_api, merge_documents
 from services.gateway.routes import Route
 
 log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 60.0
 """Seconds for which a complete document is cached."""
-FRESH_INCOMPLETE = 2.0
-"""Seconds for which it is cached while a service does not answer."""
-TIMEOUT = ClientTimeout(total=20.0, sock_connect=3.0)
+INCOMPLETE_CACHE_SECONDS = 2.0
+"""Seconds for which the document is cached while a service does not answer."""
+FETCH_TIMEOUT = ClientTimeout(total=20.0, sock_connect=3.0)
 """A service renders its document at the first request, which may take seconds; a stopped service is
 detected sooner."""
 
 
-class Catalogue:
+class DocumentCache:
     """Fetches the documents; for a stopped service, the last known document is used."""
 
     def __init__(
@@ -35,13 +35,13 @@ class Catalogue:
         self._session = session
         self._services = services
         self._routes = routes
-        self._seen: dict[str, Document] = {}
-        self._merged: Document = {}
-        self._written: dict[Api | None, StaticDocument] = {}
+        self._seen: dict[str, OpenApiDocument] = {}
+        self._merged: OpenApiDocument = {}
+        self._written: dict[ApiPart | None, StaticDocument] = {}
         self._until = 0.0
         self._lock = asyncio.Lock()
 
-    async def document(self, api: Api | None = None) -> StaticDocument:
+    async def get_document(self, api: ApiPart | None = None) -> StaticDocument:
         """Return the OpenAPI document of all public operations, or of one API."""
         async with self._lock:
             if time.monotonic() >= self._until:
@@ -56,15 +56,15 @@ class Catalogue:
     async def _refresh(self) -> None:
         complete = all(await asyncio.gather(*map(self._fetch, self._services)))
         cached_documents = {name: self._seen[name] for name in self._services if name in self._seen}
-        merged = merge(cached_documents, self._routes)
+        merged = merge_documents(cached_documents, self._routes)
         if merged != self._merged:
             self._merged, self._written = merged, {}
-        self._until = time.monotonic() + (CACHE_SECONDS if complete else FRESH_INCOMPLETE)
+        self._until = time.monotonic() + (CACHE_SECONDS if complete else INCOMPLETE_CACHE_SECONDS)
 
     async def _fetch(self, name: str) -> bool:
         url = self._services[name] / "schema" / "openapi.json"
         try:
-            async with self._session.get(url, timeout=TIMEOUT) as answer:
+            async with self._session.get(url, timeout=FETCH_TIMEOUT) as answer:
                 answer.raise_for_status()
                 document: Any = msgspec.json.decode(await answer.read())
         except (ClientError, TimeoutError, *INVALID_JSON) as error:

@@ -10,14 +10,14 @@ from libs.common.envelope import OPEN_API_PREFIXES
 from libs.common.http.document import CALLER_EXTENSION
 from libs.common.identity import Kind
 from libs.common.identity.functions import Function
-from services.gateway.routes import Credential, Route
+from services.gateway.routes import CredentialType, Route
 
-Document = dict[str, Any]
-Key = tuple[str, str]
+OpenApiDocument = dict[str, Any]
+ComponentKey = tuple[str, str]
 """Section and name of a component: `("schemas", "Device")`."""
 
 
-class Api(Enum):
+class ApiPart(Enum):
     """A part of the document; the value is the prefix of its operations' tags."""
 
     DEVICE = "Device API"
@@ -26,17 +26,17 @@ class Api(Enum):
     """For consoles."""
 
 
-DOCUMENTS = {"device.json": Api.DEVICE, "management.json": Api.MANAGEMENT}
-"""The documents of single APIs, by file name."""
+API_BY_FILE_NAME = {"device.json": ApiPart.DEVICE, "management.json": ApiPart.MANAGEMENT}
+"""API by the file name under which its document is served."""
 
 
-def find_api(path: str) -> Api:
+def find_api(path: str) -> ApiPart:
     """Return the API of a path."""
-    return Api.DEVICE if path.startswith(OPEN_API_PREFIXES) else Api.MANAGEMENT
+    return ApiPart.DEVICE if path.startswith(OPEN_API_PREFIXES) else ApiPart.MANAGEMENT
 
 
-def extract_api(document: Document, api: Api) -> Document:
-    """Return the operations of one API with their components, from the merged document."""
+def extract_api(document: OpenApiDocument, api: ApiPart) -> OpenApiDocument:
+    """Return the document of one API, extracted from the merged document."""
     paths = {path: item for path, item in document["paths"].items() if find_api(path) is api}
     reached = _collect_references(document, paths)
     components = {
@@ -52,23 +52,25 @@ def extract_api(document: Document, api: Api) -> Document:
     return document | {"info": info, "tags": tags, "paths": paths, "components": components}
 
 
-def _collect_references(document: Document, paths: Document) -> set[Key]:
-    reached: set[Key] = set()
-    reached_keys: Iterator[Key] = references(paths)
+def _collect_references(document: OpenApiDocument, paths: OpenApiDocument) -> set[ComponentKey]:
+    reached: set[ComponentKey] = set()
+    reached_keys: Iterator[ComponentKey] = iterate_references(paths)
     while new := set(reached_keys) - reached:
         reached |= new
         reached_keys = (
             key
             for section, name in new
-            for key in references(document["components"].get(section, {}).get(name))
+            for key in iterate_references(document["components"].get(section, {}).get(name))
         )
     return reached
 
 
-_PREFIX = "#/components/"
+_COMPONENT_PREFIX = "#/components/"
 
 
-def rename_clashing(documents: Mapping[str, Document]) -> dict[str, Document]:
+def rename_clashing_components(
+    documents: Mapping[str, OpenApiDocument],
+) -> dict[str, OpenApiDocument]:
     """Return copies of the documents whose components have unique names.
 
     A component that several services define equally is shared. If the definitions differ, or refer
@@ -81,16 +83,16 @@ def rename_clashing(documents: Mapping[str, Document]) -> dict[str, Document]:
     }
 
 
-def _components(document: Document) -> Iterator[tuple[Key, Any]]:
+def _iterate_components(document: OpenApiDocument) -> Iterator[tuple[ComponentKey, Any]]:
     for section, entries in document.get("components", {}).items():
         for name, entry in entries.items():
             yield (section, name), entry
 
 
-def _find_clashing(documents: Mapping[str, Document]) -> set[Key]:
-    definitions: dict[Key, list[Any]] = defaultdict(list)
+def _find_clashing(documents: Mapping[str, OpenApiDocument]) -> set[ComponentKey]:
+    definitions: dict[ComponentKey, list[Any]] = defaultdict(list)
     for document in documents.values():
-        for key, entry in _components(document):
+        for key, entry in _iterate_components(document):
             definitions[key].append(entry)
     shared = {key: entries for key, entries in definitions.items() if len(entries) > 1}
     clashing = {
@@ -98,27 +100,31 @@ def _find_clashing(documents: Mapping[str, Document]) -> set[Key]:
     }
     grown = True
     while grown:
-        reached = {key for key, entries in shared.items() if set(references(entries)) & clashing}
+        reached = {
+            key for key, entries in shared.items() if set(iterate_references(entries)) & clashing
+        }
         grown = not reached <= clashing
         clashing |= reached
     return clashing
 
 
-def references(node: Any) -> Iterator[Key]:
-    """Yield the components that a node refers to."""
+def iterate_references(node: Any) -> Iterator[ComponentKey]:
+    """Yield the components that a node of a document refers to (`$ref`)."""
     if isinstance(node, dict):
         target = node.get("$ref")
-        if isinstance(target, str) and target.startswith(_PREFIX):
-            section, _, name = target.removeprefix(_PREFIX).partition("/")
+        if isinstance(target, str) and target.startswith(_COMPONENT_PREFIX):
+            section, _, name = target.removeprefix(_COMPONENT_PREFIX).partition("/")
             yield section, name
         for value in node.values():
-            yield from references(value)
+            yield from iterate_references(value)
     elif isinstance(node, list):
         for value in node:
-            yield from references(value)
+            yield from iterate_references(value)
 
 
-def _rename_components(service: str, document: Document, clashing: set[Key]) -> Document:
+def _rename_components(
+    service: str, document: OpenApiDocument, clashing: set[ComponentKey]
+) -> OpenApiDocument:
     names = {key: f"{service.capitalize()}{key[1]}" for key in clashing}
     document = _rename_references(deepcopy(document), names)
     for section, entries in document.get("components", {}).items():
@@ -128,28 +134,28 @@ def _rename_components(service: str, document: Document, clashing: set[Key]) -> 
     return document
 
 
-def _rename_references(node: Any, names: Mapping[Key, str]) -> Any:
+def _rename_references(node: Any, names: Mapping[ComponentKey, str]) -> Any:
     if isinstance(node, list):
         return [_rename_references(value, names) for value in node]
     if not isinstance(node, dict):
         return node
     redirected = {key: _rename_references(value, names) for key, value in node.items()}
-    for section, name in references({"$ref": node.get("$ref")}):
+    for section, name in iterate_references({"$ref": node.get("$ref")}):
         if (section, name) in names:
-            redirected["$ref"] = f"{_PREFIX}{section}/{names[section, name]}"
+            redirected["$ref"] = f"{_COMPONENT_PREFIX}{section}/{names[section, name]}"
     return redirected
 
 
-SUPER_ADMIN = "super_admin"
-_USER = "user"
+SUPER_ADMIN_SCOPE = "super_admin"
+_USER_SCHEME = "user"
 _SECURITY_BY_KIND: dict[Kind, list[dict[str, list[str]]]] = {
     Kind.APPLICATION: [{"bearer": []}, {"accessToken": []}],
     Kind.DEVICE: [{"deviceKey": []}],
-    Kind.USER: [{_USER: []}],
+    Kind.USER: [{_USER_SCHEME: []}],
 }
 _FUNCTION_SCOPE_TEXT = "Granted by a role, or to super-admins; not requested at login"
 
-SCHEMES: dict[str, Any] = {
+SECURITY_SCHEMES: dict[str, Any] = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
@@ -162,7 +168,7 @@ SCHEMES: dict[str, Any] = {
         "description": "The same token as a query parameter",
     },
     "deviceKey": {"type": "http", "scheme": "basic", "description": "SN and device key"},
-    _USER: {
+    _USER_SCHEME: {
         "type": "oauth2",
         "description": "Users: a token of `/oauth2/token`, as `Authorization: Bearer`",
         "flows": {
@@ -171,7 +177,7 @@ SCHEMES: dict[str, Any] = {
                 "refreshUrl": "/oauth2/token",
                 "scopes": {
                     **{function.value: _FUNCTION_SCOPE_TEXT for function in Function},
-                    SUPER_ADMIN: "Only super-admins",
+                    SUPER_ADMIN_SCOPE: "Only super-admins",
                 },
             }
         },
@@ -179,22 +185,24 @@ SCHEMES: dict[str, Any] = {
 }
 
 
-def security_requirements(route: Route, operation: dict[str, Any]) -> list[dict[str, list[str]]]:
-    """Return the security requirements of `operation`; any one suffices.
+def convert_caller_to_security(
+    route: Route, operation: dict[str, Any]
+) -> list[dict[str, list[str]]]:
+    """Remove the permitted callers that a service documents; return them as security.
 
-    The permitted callers that the service documents are removed, and converted into scopes.
+    Any one of the security requirements suffices.
     """
     caller = operation.pop(CALLER_EXTENSION, {})
-    if route.credential is Credential.NONE:
+    if route.credential is CredentialType.NONE:
         return []
     if caller.get("superAdmin"):
-        return [{_USER: [SUPER_ADMIN]}]
+        return [{_USER_SCHEME: [SUPER_ADMIN_SCOPE]}]
     if functions := caller.get("functions"):
-        return [{_USER: [function]} for function in functions]
+        return [{_USER_SCHEME: [function]} for function in functions]
     return [requirement for kind in sorted(route.kinds) for requirement in _SECURITY_BY_KIND[kind]]
 
 
-_CALLER_SENTENCES = {
+_DESCRIPTION_BY_STATUS = {
     "401": "The credential is missing, invalid or expired",
     "413": "The body is larger than the limit",
     "429": "Too many requests; retry after the seconds in `Retry-After`",
@@ -202,25 +210,25 @@ _CALLER_SENTENCES = {
     "503": "Overloaded or starting; retry after the seconds in `Retry-After`",
     "504": "The service did not answer in time",
 }
-_WITH_RETRY = {"429", "503"}
+_RETRY_STATUSES = {"429", "503"}
 _OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
 """Prefixes of components' names, by envelope."""
 
 
-def _response(envelope: str, status: str) -> dict[str, Any]:
+def _build_response(envelope: str, status: str) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{envelope}Error"}
     response: dict[str, Any] = {
-        "description": _CALLER_SENTENCES[status],
+        "description": _DESCRIPTION_BY_STATUS[status],
         "content": {"application/json": {"schema": schema}},
     }
-    if status in _WITH_RETRY:
+    if status in _RETRY_STATUSES:
         response["headers"] = {
             "Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 1}}
         }
     return response
 
 
-def _schema(request_id: str, *names: str, **more: Any) -> dict[str, Any]:
+def _build_error_schema(request_id: str, *names: str, **more: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "description": "An error of the gateway",
@@ -234,25 +242,27 @@ def _schema(request_id: str, *names: str, **more: Any) -> dict[str, Any]:
     }
 
 
-COMPONENTS: dict[str, Any] = {
+GATEWAY_COMPONENTS: dict[str, Any] = {
     "schemas": {
-        f"{_OPEN_API}Error": _schema("requestId", "errCode", "errMsg"),
-        f"{_CONSOLE}Error": _schema("request_id", "error_code", "error_message", data={}),
+        f"{_OPEN_API}Error": _build_error_schema("requestId", "errCode", "errMsg"),
+        f"{_CONSOLE}Error": _build_error_schema(
+            "request_id", "error_code", "error_message", data={}
+        ),
     },
     "responses": {
-        f"{envelope}{status}": _response(envelope, status)
+        f"{envelope}{status}": _build_response(envelope, status)
         for envelope in (_OPEN_API, _CONSOLE)
-        for status in _CALLER_SENTENCES
+        for status in _DESCRIPTION_BY_STATUS
     },
 }
 """The components that `gateway_responses` refers to."""
 
 
-def gateway_responses(path: str, credential: Credential, *, has_body: bool) -> dict[str, Any]:
+def gateway_responses(path: str, credential: CredentialType, *, has_body: bool) -> dict[str, Any]:
     """Return the responses of the gateway for an operation at `path`, by status."""
-    envelope = _OPEN_API if find_api(path) is Api.DEVICE else _CONSOLE
-    statuses = set(_CALLER_SENTENCES)
-    if credential is Credential.NONE:
+    envelope = _OPEN_API if find_api(path) is ApiPart.DEVICE else _CONSOLE
+    statuses = set(_DESCRIPTION_BY_STATUS)
+    if credential is CredentialType.NONE:
         statuses.discard("401")
     if not has_body:
         statuses.discard("413")
@@ -262,19 +272,21 @@ def gateway_responses(path: str, credential: Credential, *, has_body: bool) -> d
     }
 
 
-METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
+HTTP_METHODS = frozenset({"get", "put", "post", "delete", "options", "head", "patch", "trace"})
 
 
-def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Document:
+def merge_documents(
+    documents: Mapping[str, OpenApiDocument], routes: tuple[Route, ...]
+) -> OpenApiDocument:
     """Return one document of the public paths, merged from documents by service."""
-    merged: Document = {
+    merged: OpenApiDocument = {
         "openapi": "3.1.0",
         "info": {"title": "Thingway", "version": "1"},
         "servers": [{"url": "/"}],
         "paths": {},
-        "components": deepcopy(COMPONENTS) | {"securitySchemes": SCHEMES},
+        "components": deepcopy(GATEWAY_COMPONENTS) | {"securitySchemes": SECURITY_SCHEMES},
     }
-    for service, document in rename_clashing(documents).items():
+    for service, document in rename_clashing_components(documents).items():
         for section, entries in document.get("components", {}).items():
             if section != "securitySchemes":
                 merged["components"].setdefault(section, {}).update(entries)
@@ -282,15 +294,15 @@ def merge(documents: Mapping[str, Document], routes: tuple[Route, ...]) -> Docum
             route = _find_route(routes, service, path)
             if route is not None:
                 merged["paths"][path] = _add_gateway_parts(service, route, path, item)
-    merged["tags"] = [{"name": name} for name in sorted(_tags(merged))]
+    merged["tags"] = [{"name": name} for name in sorted(_collect_tags(merged))]
     return merged
 
 
-def _tags(document: Document) -> set[str]:
+def _collect_tags(document: OpenApiDocument) -> set[str]:
     return {
         tag
         for item in document["paths"].values()
-        for operation in _operations(item)
+        for operation in _iterate_operations(item)
         for tag in operation["tags"]
     }
 
@@ -302,11 +314,13 @@ def _find_route(routes: tuple[Route, ...], service: str, path: str) -> Route | N
     return None
 
 
-def _add_gateway_parts(service: str, route: Route, path: str, item: Document) -> Document:
-    for operation in _operations(item):
+def _add_gateway_parts(
+    service: str, route: Route, path: str, item: OpenApiDocument
+) -> OpenApiDocument:
+    for operation in _iterate_operations(item):
         tags = operation.get("tags") or [service.capitalize()]
         operation["tags"] = [f"{find_api(path).value}: {tag}" for tag in tags]
-        operation["security"] = security_requirements(route, operation)
+        operation["security"] = convert_caller_to_security(route, operation)
         responses = operation.setdefault("responses", {})
         for status, response in gateway_responses(
             path, route.credential, has_body="requestBody" in operation
@@ -315,7 +329,7 @@ def _add_gateway_parts(service: str, route: Route, path: str, item: Document) ->
     return item
 
 
-def _operations(item: Document) -> Iterator[Document]:
+def _iterate_operations(item: OpenApiDocument) -> Iterator[OpenApiDocument]:
     for method, operation in item.items():
-        if method in METHODS:
+        if method in HTTP_METHODS:
             yield operation

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from litestar.types import Receive
 
 from libs.common.errors import TooLarge
-from services.gateway.proxy.coding import Decoder, decoder
+from services.gateway.proxy.coding import BodyDecoder, create_decoder
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client closed its connection."""
 
 
@@ -24,7 +24,7 @@ class RequestBody:
         self._first = b""
         self._read = 0
         self._coding = headers.get(b"content-encoding")
-        self._decoder: Decoder | None = None
+        self._decoder: BodyDecoder | None = None
         self.length = _declared_length(headers)
         self.exists = bool(self.length) or b"transfer-encoding" in headers
         self.finished = not self.exists
@@ -36,57 +36,57 @@ class RequestBody:
         self.awaited = False
         """Whether the gateway waits for the client; otherwise it waits for the service."""
 
-    def check(self) -> None:
+    def require_acceptable(self) -> None:
         """Raise `TooLarge` for the declared length, or `UnsupportedMedia` for the coding."""
         if self.length is not None and self.length > self._limit:
             raise TooLarge(f"the body is larger than {self._limit} bytes")
         if self._coding is not None:
-            self._decoder = decoder(self._coding)
+            self._decoder = create_decoder(self._coding)
 
     async def start(self) -> bytes | AsyncIterator[bytes] | None:
         """Return the body: complete if it has arrived, else a stream of its parts."""
         if not self.exists:
             return None
         if self._decoder is not None:
-            return await self._start_decoded(self._decoder)
-        part, more = await self._part()
+            return await self._start_decoding(self._decoder)
+        part, more = await self._receive_part()
         if more:
             self._first = part
-            return self._stream()
+            return self._stream_parts()
         self.finished = True
         return part
 
-    async def skip(self) -> int:
-        """Discard the next part, and return its size in bytes."""
+    async def discard_part(self) -> int:
+        """Receive and discard the next part; return its size in bytes."""
         before = self._read
         try:
-            _, more = await self._part(limited=False)
-        except ClientGone:
+            _, more = await self._receive_part(limited=False)
+        except ClientDisconnected:
             more = False
         self.finished = not more
         return self._read - before
 
-    async def _stream(self) -> AsyncIterator[bytes]:
+    async def _stream_parts(self) -> AsyncIterator[bytes]:
         part, more = self._first, True
         self._first = b""
         while more:
             if part:
                 yield part
-            part, more = await self._part()
+            part, more = await self._receive_part()
         self.finished = True
         if part:
             yield part
 
-    async def _start_decoded(self, decoder: Decoder) -> bytes | AsyncIterator[bytes]:
-        """Return an encoded body, whose decoded length is unknown."""
+    async def _start_decoding(self, decoder: BodyDecoder) -> bytes | AsyncIterator[bytes]:
+        """Return the decoded body: complete if it has arrived, else a stream of pieces."""
         self.length = None
-        part, more = await self._part()
+        part, more = await self._receive_part()
         self.finished = not more
         if more:
-            return self._decoded(decoder, part)
-        return b"".join([piece async for piece in self._decoded(decoder, part)])
+            return self._stream_decoded(decoder, part)
+        return b"".join([piece async for piece in self._stream_decoded(decoder, part)])
 
-    async def _decoded(self, decoder: Decoder, part: bytes) -> AsyncIterator[bytes]:
+    async def _stream_decoded(self, decoder: BodyDecoder, part: bytes) -> AsyncIterator[bytes]:
         size, more = 0, not self.finished
         while True:
             for piece in decoder.decode(part, more=more):
@@ -97,15 +97,15 @@ class RequestBody:
                     yield piece
             if not more:
                 return
-            part, more = await self._part()
+            part, more = await self._receive_part()
             self.finished = not more
 
-    async def _part(self, *, limited: bool = True) -> tuple[bytes, bool]:
+    async def _receive_part(self, *, limited: bool = True) -> tuple[bytes, bool]:
         self.awaited = True
         message = await self._receive()
         self.awaited = self.on_demand = False
         if message["type"] != "http.request":
-            raise ClientGone
+            raise ClientDisconnected
         part: bytes = message["body"]
         self._read += len(part)
         if limited and self._read > self._limit:

@@ -19,16 +19,16 @@ from libs.common.errors import ThingwayError, Unauthenticated, Unavailable
 from libs.common.http.static import CODINGS, PACKET_BYTES
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
 from libs.common.telemetry.tracing import TRACE, current_trace
-from services.gateway.access.addresses import Origin
-from services.gateway.proxy.body import ClientGone, RequestBody
-from services.gateway.proxy.coding import UnknownCoding, encoder_for
-from services.gateway.routes import Credential, Route
-from services.gateway.upstream.connection import Answer, Field
-from services.gateway.upstream.service import Request, Upstream
+from services.gateway.access.addresses import ClientOrigin
+from services.gateway.proxy.body import ClientDisconnected, RequestBody
+from services.gateway.proxy.coding import UnsupportedCoding, create_encoder
+from services.gateway.routes import CredentialType, Route
+from services.gateway.upstream.connection import HeaderField, ServiceAnswer
+from services.gateway.upstream.service import ServiceRequest, UpstreamService
 
-Fields = Iterable[Field]
+HeaderFields = Iterable[HeaderField]
 
-HOP_BY_HOP = frozenset(
+HOP_BY_HOP_FIELDS = frozenset(
     {
         b"connection",
         b"keep-alive",
@@ -41,9 +41,9 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-INTERNAL = b"x-thingway-"
+INTERNAL_FIELD_PREFIX = b"x-thingway-"
 """Prefix of header fields that only our services send."""
-_DROPPED_REQUEST_FIELDS = HOP_BY_HOP | {
+_DROPPED_REQUEST_FIELDS = HOP_BY_HOP_FIELDS | {
     b"authorization",  # replaced by the principal header
     b"content-encoding",  # decoded by the gateway
     b"content-length",  # set again with the body
@@ -59,19 +59,19 @@ _DROPPED_REQUEST_FIELDS = HOP_BY_HOP | {
     b"x-real-ip",
     b"x-request-id",
 }
-_FROM_SERVICE = HOP_BY_HOP | {b"x-request-id"}
+_DROPPED_ANSWER_FIELDS = HOP_BY_HOP_FIELDS | {b"x-request-id"}
 _CACHING, _NO_STORE = b"cache-control", (b"cache-control", b"no-store")
-_BODYLESS = frozenset({204, 304})
+_BODYLESS_STATUSES = frozenset({204, 304})
 """Statuses without a body, whose length must not be sent."""
 
 
-def _filter_fields(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
+def _filter_fields(fields: HeaderFields, dropped: frozenset[bytes]) -> list[HeaderField]:
     """Return the fields except dropped, internal and connection-specific ones."""
     kept_fields, connection_fields = [], []
     for field in fields:
         name = field[0]
         if name not in dropped:
-            if not name.startswith(INTERNAL):
+            if not name.startswith(INTERNAL_FIELD_PREFIX):
                 kept_fields.append(field)
         elif name == b"connection":
             connection_fields.append(field[1])
@@ -81,7 +81,9 @@ def _filter_fields(fields: Fields, dropped: frozenset[bytes]) -> list[Field]:
     return kept_fields
 
 
-def to_service_fields(fields: Fields, *, origin: Origin, request_id: str) -> list[Field]:
+def to_service_fields(
+    fields: HeaderFields, *, origin: ClientOrigin, request_id: str
+) -> list[HeaderField]:
     """Return the header of the request to the service, with names in lower case."""
     kept_fields = _filter_fields(fields, _DROPPED_REQUEST_FIELDS)
     kept_fields += (
@@ -94,14 +96,14 @@ def to_service_fields(fields: Fields, *, origin: Origin, request_id: str) -> lis
     return kept_fields
 
 
-def to_client_fields(fields: Fields, *, status: int, request_id: str) -> list[Field]:
+def to_client_fields(fields: HeaderFields, *, status: int, request_id: str) -> list[HeaderField]:
     """Return the header fields of the answer to the client, with names in lower case.
 
     An answer must not be stored, unless its service permits it.
     """
-    bodyless = status in _BODYLESS
+    bodyless = status in _BODYLESS_STATUSES
     kept_fields = _filter_fields(
-        fields, _FROM_SERVICE | {b"content-length"} if bodyless else _FROM_SERVICE
+        fields, _DROPPED_ANSWER_FIELDS | {b"content-length"} if bodyless else _DROPPED_ANSWER_FIELDS
     )
     kept_fields.append((b"x-request-id", request_id.encode()))
     if not any(name == _CACHING for name, _ in kept_fields):
@@ -109,20 +111,20 @@ def to_client_fields(fields: Fields, *, status: int, request_id: str) -> list[Fi
     return kept_fields
 
 
-LINGER_SECONDS = 30.0
+MAX_DISCARD_SECONDS = 30.0
 """Seconds for which a client may continue to send a rejected body."""
 SILENCE_SECONDS = 5.0
 """Seconds without data after which the connection is closed."""
 UNEXPECTED_BODY_SECONDS = 0.1
 """Seconds in which a client that expects `100 Continue` may start to send anyway."""
 MAX_SKIPPED_BYTES = 64 * 1024 * 1024
-"""Maximum bytes of a rejected body; then the connection is reset."""
+"""Maximum bytes of a rejected body that are discarded; with more, the connection is reset."""
 MAX_KEEP_ALIVE_BYTES = 64 * 1024
-"""Maximum bytes of a rejected body; a larger body closes the connection."""
+"""Maximum bytes of a rejected body after which the connection stays open."""
 
-_CHALLENGES = {
-    Credential.TOKEN: b'Bearer realm="thingway", error="invalid_token"',
-    Credential.DEVICE_KEY: b'Basic realm="thingway", charset="UTF-8"',
+_CHALLENGE_BY_CREDENTIAL = {
+    CredentialType.TOKEN: b'Bearer realm="thingway", error="invalid_token"',
+    CredentialType.DEVICE_KEY: b'Basic realm="thingway", charset="UTF-8"',
 }
 
 
@@ -138,13 +140,13 @@ def slow_client_error() -> ThingwayError:
     return RequestTimeout("the client was too slow")
 
 
-async def reject(
+async def send_error(
     send: Send,
     error: ThingwayError,
     *,
     path: str,
     request_id: str,
-    credential: Credential = Credential.NONE,
+    credential: CredentialType = CredentialType.NONE,
     body: RequestBody,
 ) -> None:
     """Answer `error`; close the connection if a large body follows, or may follow.
@@ -160,9 +162,9 @@ async def reject(
     ]
     for name, value in error_headers(error).items():
         headers.append((name.lower().encode(), value.encode()))
-    if isinstance(error, Unauthenticated) and credential in _CHALLENGES:
-        headers.append((b"www-authenticate", _CHALLENGES[credential]))
-    if isinstance(error, UnknownCoding):
+    if isinstance(error, Unauthenticated) and credential in _CHALLENGE_BY_CREDENTIAL:
+        headers.append((b"www-authenticate", _CHALLENGE_BY_CREDENTIAL[credential]))
+    if isinstance(error, UnsupportedCoding):
         headers.append((b"accept-encoding", b", ".join(CODINGS)))
     closes = body.on_demand or (
         not body.finished and (body.length or MAX_KEEP_ALIVE_BYTES + 1) > MAX_KEEP_ALIVE_BYTES
@@ -184,24 +186,24 @@ async def _discard_rest(body: RequestBody) -> None:
         MAX_SKIPPED_BYTES,
     )
     try:
-        async with asyncio.timeout(LINGER_SECONDS):
+        async with asyncio.timeout(MAX_DISCARD_SECONDS):
             while not body.finished and remaining_bytes > 0:
                 async with asyncio.timeout(pause):
-                    remaining_bytes -= await body.skip()
+                    remaining_bytes -= await body.discard_part()
                 pause = SILENCE_SECONDS
     except TimeoutError:
         return
 
 
-FIRST_CHECK = 0.05
-"""Seconds until the client is watched."""
+FIRST_CHECK_SECONDS = 0.05
+"""Seconds after which a request is checked first, and again while its body is received."""
 
-Reason = Callable[[], ThingwayError]
-"""Returns the error of an exceeded time limit."""
+CreateTimeoutError = Callable[[], ThingwayError]
+"""Returns the error to answer when the time limit is exceeded."""
 
 
 class RequestWatch:
-    """Watches the request of the current task, and cancels the task."""
+    """Cancels the current task after its time limit or when its client disconnects."""
 
     def __init__(self, receive: Receive, body: RequestBody) -> None:
         self._receive = receive
@@ -209,14 +211,14 @@ class RequestWatch:
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task(self._loop)
         self._deadline = float("inf")
-        self._reason: Reason | None = None
+        self._reason: CreateTimeoutError | None = None
         self._listener: asyncio.Task[None] | None = None
         self._has_checked = False
         self._gone = False
         self._expired: ThingwayError | None = None
-        self._timer = self._loop.call_later(FIRST_CHECK, self._check)
+        self._timer = self._loop.call_later(FIRST_CHECK_SECONDS, self._check)
 
-    def limit(self, seconds: float, reason: Reason) -> None:
+    def set_deadline(self, seconds: float, reason: CreateTimeoutError) -> None:
         """Replace the time limit by `seconds` from now."""
         self._deadline = self._loop.time() + seconds
         self._reason = reason
@@ -233,14 +235,14 @@ class RequestWatch:
     def find_error(self, cancelled: asyncio.CancelledError) -> ThingwayError:
         """Return the error that cancelled the task.
 
-        Raises `ClientGone` after a disconnect, and `cancelled` if the watch did not cancel the
-        task.
+        Raises `ClientDisconnected` after a disconnect, and `cancelled` if the watch did not cancel
+        the task.
         """
         if self._worker is None or not (self._gone or self._expired):
             raise cancelled
         self._worker.uncancel()
         if self._expired is None:
-            raise ClientGone from cancelled
+            raise ClientDisconnected from cancelled
         return self._expired
 
     def _check(self) -> None:
@@ -248,38 +250,38 @@ class RequestWatch:
         now = self._loop.time()
         if now >= self._deadline and self._reason is not None:
             self._expired = self._reason()
-            self._end()
+            self._cancel_worker()
             return
         if self._listener is None and self._body.finished:
-            self._listener = asyncio.ensure_future(self._listen())
+            self._listener = asyncio.ensure_future(self._wait_for_disconnect())
         # While the body is being read, its reader notices that the client disconnects.
-        again = self._deadline if self._listener else min(self._deadline, now + FIRST_CHECK)
+        again = self._deadline if self._listener else min(self._deadline, now + FIRST_CHECK_SECONDS)
         if again != float("inf"):
             self._timer = self._loop.call_at(again, self._check)
 
-    async def _listen(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._gone = True
-        self._end()
+        self._cancel_worker()
 
-    def _end(self) -> None:
+    def _cancel_worker(self) -> None:
         if self._worker is not None:
             self._worker.cancel()
 
 
-_PRINCIPAL = PRINCIPAL_HEADER.encode()
+_PRINCIPAL_FIELD = PRINCIPAL_HEADER.encode()
 
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """A request to a service, and its state."""
+    """A client's request that is forwarded to a service, and its progress."""
 
     route: Route
     scope: HTTPScope
     headers: dict[bytes, bytes]
     """The last field of each name."""
-    origin: Origin
+    origin: ClientOrigin
     body: RequestBody
     watch: RequestWatch
     request_id: str
@@ -297,9 +299,9 @@ class Exchange:
         return self.scope["raw_path"]
 
     @property
-    def target(self) -> str:
+    def service_target(self) -> str:
         """Return path and query for the service."""
-        path = self.route.target(self.path)
+        path = self.route.rewrite_path(self.path)
         return (path + b"?" + self.query if self.query else path).decode("latin-1")
 
 
@@ -307,7 +309,7 @@ class Exchange:
 class Forwarder:
     """Sends exchanges to services; `traced` if spans are exported."""
 
-    upstreams: Mapping[str, Upstream]
+    upstreams: Mapping[str, UpstreamService]
     signer: HeaderSigner
     timeout: float
     traced: bool
@@ -315,8 +317,8 @@ class Forwarder:
     async def forward(self, exchange: Exchange, send: Send) -> int:
         """Run the exchange and return the status.
 
-        Raises `ThingwayError` if the service fails, and `ClientGone` if the client closes the
-        connection.
+        Raises `ThingwayError` if the service fails, and `ClientDisconnected` if the client closes
+        the connection.
         """
         upstream = self.upstreams.get(exchange.route.upstream)
         if upstream is None:
@@ -324,53 +326,53 @@ class Forwarder:
         body = exchange.body
         slot = upstream.acquire_slot(poll=exchange.wait > 0)
         try:
-            exchange.watch.limit(
+            exchange.watch.set_deadline(
                 self.timeout + exchange.wait,
-                lambda: slow_client_error() if body.awaited else upstream.timed_out(),
+                lambda: slow_client_error() if body.awaited else upstream.build_timeout_error(),
             )
-            request = Request(
+            request = ServiceRequest(
                 exchange.scope["method"],
-                exchange.target,
-                self._fields(exchange),
+                exchange.service_target,
+                self._build_service_fields(exchange),
                 await body.start() if body.exists else None,
                 body.length,
             )
-            connection, answer = await upstream.begin(request)
+            connection, answer = await upstream.send_request(request)
             try:
-                await self._answer(exchange, upstream, answer, send)
+                await self._forward_answer(exchange, upstream, answer, send)
             finally:
-                upstream.end(connection)
+                upstream.end_exchange(connection)
             return answer.status
         finally:
             slot.release()
 
-    async def _answer(
-        self, exchange: Exchange, upstream: Upstream, answer: Answer, send: Send
+    async def _forward_answer(
+        self, exchange: Exchange, upstream: UpstreamService, answer: ServiceAnswer, send: Send
     ) -> None:
         status, request_id, watch = answer.status, exchange.request_id, exchange.watch
         fields = to_client_fields(answer.fields, status=status, request_id=request_id)
         encode = None
         if answer.waiting > PACKET_BYTES or not answer.complete:
-            encode = encoder_for(fields, exchange.headers, exchange.scope["method"])
+            encode = create_encoder(fields, exchange.headers, exchange.scope["method"])
         exchange.answered = True
         await send({"type": "http.response.start", "status": status, "headers": fields})
         more = True
         while more:
             if not answer.complete:
-                watch.limit(self.timeout, upstream.timed_out)
-            part, more = await upstream.part(answer)
+                watch.set_deadline(self.timeout, upstream.build_timeout_error)
+            part, more = await upstream.receive_part(answer)
             if more:
-                watch.limit(self.timeout, slow_client_error)
+                watch.set_deadline(self.timeout, slow_client_error)
             if encode is not None:
                 part = encode(part, more)
             await send({"type": "http.response.body", "body": part, "more_body": more})
 
-    def _fields(self, exchange: Exchange) -> list[Field]:
+    def _build_service_fields(self, exchange: Exchange) -> list[HeaderField]:
         fields = to_service_fields(
             exchange.scope["headers"], origin=exchange.origin, request_id=exchange.request_id
         )
         if exchange.principal is not None:
-            fields.append((_PRINCIPAL, self.signer.sign(exchange.principal).encode()))
+            fields.append((_PRINCIPAL_FIELD, self.signer.sign(exchange.principal).encode()))
         if exchange.route.passes_login and (login := exchange.headers.get(b"authorization")):
             fields.append((b"authorization", login))
         if self.traced and (trace := current_trace()):

@@ -21,11 +21,11 @@ from libs.common.bus.accounts import (
 from libs.common.contracts.integrations import integration_user
 from libs.common.decoding import INVALID_JSON
 
-LONGEST_MESSAGE_ID = 256
+MAX_MESSAGE_ID_CHARACTERS = 256
 """Maximum characters of a message id."""
-MESSAGE_ID = "Nats-Msg-Id"
-_BATCH = "Nats-Batch-Id"
-_PULL_LIFE_NS = MAX_PULL_SECONDS * 1_000_000_000
+MESSAGE_ID_HEADER = "Nats-Msg-Id"
+_BATCH_ID_HEADER = "Nats-Batch-Id"
+_MAX_PULL_NS = MAX_PULL_SECONDS * 1_000_000_000
 
 
 class RejectedError(Exception):
@@ -41,7 +41,7 @@ class RejectedError(Exception):
         self.answered = answered
 
 
-class Sender(NamedTuple):
+class MessageSender(NamedTuple):
     """The sender of a message."""
 
     user: str
@@ -50,19 +50,19 @@ class Sender(NamedTuple):
     """The prefix of its reply subjects."""
 
 
-def parse_sender(subject: str) -> Sender:
+def parse_sender(subject: str) -> MessageSender:
     """Return the sender of a `subject` that matches `RELAYED_SUBJECTS`."""
     parts = subject.split(".")
     if parts[0] == "thing":
-        return Sender(parts[1], f"{device_inbox_prefix(parts[1])}.")
+        return MessageSender(parts[1], f"{device_inbox_prefix(parts[1])}.")
     if parts[0] == "$JS":
         user = application_user(parts[parts.index(RELAYED_STREAM) + 1])
     else:
         user = integration_user(parts[-1])
-    return Sender(user, f"{inbox_prefix(user)}.")
+    return MessageSender(user, f"{inbox_prefix(user)}.")
 
 
-def checked_reply(sender: Sender, reply: str) -> str:
+def require_own_reply(sender: MessageSender, reply: str) -> str:
     """Return the reply subject; raise `RejectedError` outside the sender's inbox.
 
     Wildcards and blanks would permit other subjects too.
@@ -72,27 +72,31 @@ def checked_reply(sender: Sender, reply: str) -> str:
     return reply
 
 
-def kept_headers(sender: Sender, headers: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the only relayed header: the message id, prefixed by the sender's name.
+def build_relayed_headers(
+    sender: MessageSender, headers: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return the header to relay: only the message id, prefixed by the sender's name.
 
     All other headers are for nats-server or our services, and external clients may not set them.
     Raises `RejectedError` for a header that could not take effect.
     """
     if not headers:
         return {}
-    if _BATCH in headers:
+    if _BATCH_ID_HEADER in headers:
         raise RejectedError("atomic batches are not supported")
-    message_id = headers.get(MESSAGE_ID)
+    message_id = headers.get(MESSAGE_ID_HEADER)
     if not message_id:
         return {}
     if set(message_id) & set("\r\n"):
         raise RejectedError("a header must not have a line break")
-    if len(message_id) > LONGEST_MESSAGE_ID:
-        raise RejectedError(f"{MESSAGE_ID} is longer than {LONGEST_MESSAGE_ID} characters")
-    return {MESSAGE_ID: f"{sender.user}/{message_id}"}
+    if len(message_id) > MAX_MESSAGE_ID_CHARACTERS:
+        raise RejectedError(
+            f"{MESSAGE_ID_HEADER} is longer than {MAX_MESSAGE_ID_CHARACTERS} characters"
+        )
+    return {MESSAGE_ID_HEADER: f"{sender.user}/{message_id}"}
 
 
-class _Consumer(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _ConsumerConfig(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """The permitted options of an application's durable pull consumer (ADR-13)."""
 
     name: str = ""
@@ -126,15 +130,17 @@ class _Consumer(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_d
     metadata: dict[str, str] | None = None
 
 
-class _Creation(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _ConsumerCreation(
+    msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     stream_name: str
-    config: _Consumer
+    config: _ConsumerConfig
     action: str = ""
     pedantic: bool = False
 
 
-_creation_decoder = msgspec.json.Decoder(_Creation)
-_PUSH_FIELDS = (
+_creation_decoder = msgspec.json.Decoder(_ConsumerCreation)
+_PUSH_CONSUMER_FIELDS = (
     "deliver_subject",
     "deliver_group",
     "idle_heartbeat",
@@ -142,21 +148,21 @@ _PUSH_FIELDS = (
     "rate_limit_bps",
 )
 """Fields of push consumers, which clients send empty."""
-MAX_WAITING = 512
+MAX_WAITING_PULLS = 512
 MAX_UNACKNOWLEDGED = 50_000
-LARGEST_CREATION = 16 * 1024
+MAX_CREATION_BYTES = 16 * 1024
 """Maximum bytes of a request to create a consumer."""
 MAX_BACKOFFS = 32
 """Maximum entries of a back-off."""
 
 
-def checked_creation(subject: str, body: bytes) -> bytes:
+def limit_creation(subject: str, body: bytes) -> bytes:
     """Return a limited request to create a consumer; raise `RejectedError`.
 
     A push consumer would publish in the account of the stream, and is therefore not supported.
     """
-    if len(body) > LARGEST_CREATION:
-        raise RejectedError(f"the request is larger than {LARGEST_CREATION} bytes", 413)
+    if len(body) > MAX_CREATION_BYTES:
+        raise RejectedError(f"the request is larger than {MAX_CREATION_BYTES} bytes", 413)
     try:
         creation = _creation_decoder.decode(body)
     except INVALID_JSON as error:
@@ -169,26 +175,26 @@ def checked_creation(subject: str, body: bytes) -> bytes:
         raise RejectedError("name and durable_name must be the client id")
     if config.filter_subjects or config.filter_subject != ".".join(subject.split(".")[6:]):
         raise RejectedError("filter_subject must equal the end of the request's subject")
-    for name in _PUSH_FIELDS:
+    for name in _PUSH_CONSUMER_FIELDS:
         if getattr(config, name):
             raise RejectedError(f"{name}: push consumers are not supported")
         setattr(config, name, "" if name.startswith("deliver") else None)
     if len(config.backoff or ()) > MAX_BACKOFFS:
         raise RejectedError(f"backoff must have at most {MAX_BACKOFFS} entries")
     config.num_replicas, config.sample_freq = 0, ""
-    config.max_waiting = _limit(config.max_waiting, MAX_WAITING)
-    config.max_ack_pending = _limit(config.max_ack_pending, MAX_UNACKNOWLEDGED)
+    config.max_waiting = _cap_option(config.max_waiting, MAX_WAITING_PULLS)
+    config.max_ack_pending = _cap_option(config.max_ack_pending, MAX_UNACKNOWLEDGED)
     return msgspec.json.encode(creation)
 
 
-def _limit(requested: int | None, maximum: int) -> int | None:
+def _cap_option(requested: int | None, maximum: int) -> int | None:
     """Return `requested`, at most `maximum`; None for the server's default."""
     if requested is None:
         return None
     return maximum if requested <= 0 else min(requested, maximum)
 
 
-class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
+class _PullRequest(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     batch: int = 0
     expires: int = 0
     no_wait: bool = False
@@ -201,46 +207,50 @@ class _Pull(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
     priority: int = 0
 
 
-_pull_decoder = msgspec.json.Decoder(_Pull)
-LARGEST_PULL = 1024
-MAX_PULLED = 10_000
+_pull_decoder = msgspec.json.Decoder(_PullRequest)
+MAX_PULL_BYTES = 1024
+MAX_MESSAGES_PER_PULL = 10_000
 """Maximum messages per request."""
 
 
-def checked_pull(body: bytes) -> bytes:
+def limit_pull(body: bytes) -> bytes:
     """Return a request for events, with limited duration and number of messages."""
     if not body or body.isdigit():
-        return body if len(body) <= len(str(MAX_PULLED)) else str(MAX_PULLED).encode()
+        return (
+            body
+            if len(body) <= len(str(MAX_MESSAGES_PER_PULL))
+            else str(MAX_MESSAGES_PER_PULL).encode()
+        )
     try:
-        pull = _pull_decoder.decode(body) if len(body) <= LARGEST_PULL else None
+        pull = _pull_decoder.decode(body) if len(body) <= MAX_PULL_BYTES else None
     except INVALID_JSON as error:
         raise RejectedError(f"not a request for messages: {error}") from error
     if pull is None:
-        raise RejectedError(f"the request is larger than {LARGEST_PULL} bytes", 413)
-    if pull.expires <= _PULL_LIFE_NS and pull.batch <= MAX_PULLED:
+        raise RejectedError(f"the request is larger than {MAX_PULL_BYTES} bytes", 413)
+    if pull.expires <= _MAX_PULL_NS and pull.batch <= MAX_MESSAGES_PER_PULL:
         return body
     pull.expires, pull.batch = (
-        min(pull.expires, _PULL_LIFE_NS),
-        min(pull.batch, MAX_PULLED),
+        min(pull.expires, _MAX_PULL_NS),
+        min(pull.batch, MAX_MESSAGES_PER_PULL),
     )
     return msgspec.json.encode(pull)
 
 
-_ACK_KINDS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))
+_ACKNOWLEDGEMENTS = frozenset((b"", b"+ACK", b"+OK", b"-NAK", b"+WPI", b"+NXT", b"+TERM"))
 
 
 def _limit_ack(body: bytes) -> bytes:
     """Return a JetStream acknowledgement; limit the request that `+NXT` may contain."""
     kind, _, rest = body.partition(b" ")
-    if kind not in _ACK_KINDS:
+    if kind not in _ACKNOWLEDGEMENTS:
         raise RejectedError("not an acknowledgement")
-    return b"+NXT " + checked_pull(rest) if kind == b"+NXT" and rest else body
+    return b"+NXT " + limit_pull(rest) if kind == b"+NXT" and rest else body
 
 
-def checked_body(pattern: str, subject: str, body: bytes) -> bytes:
+def limit_body(pattern: str, subject: str, body: bytes) -> bytes:
     """Return the body to relay, with limits applied; raise `RejectedError`."""
     if pattern == PULL_SUBJECT:
-        return checked_pull(body)
+        return limit_pull(body)
     if pattern == CREATE_CONSUMER_SUBJECT:
-        return checked_creation(subject, body)
+        return limit_creation(subject, body)
     return _limit_ack(body) if pattern == ACK_SUBJECTS else body

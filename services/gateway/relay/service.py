@@ -35,22 +35,22 @@ from libs.common.limits.tenants import count_limited
 from libs.common.scheduling import FairQueue
 from libs.common.telemetry.tracing import begin_trace, read_trace, trace_header
 from services.gateway.relay.rules import (
+    MessageSender,
     RejectedError,
-    Sender,
-    checked_body,
-    checked_reply,
-    kept_headers,
+    build_relayed_headers,
+    limit_body,
     parse_sender,
+    require_own_reply,
 )
 
-REQUEST_RATE = 200
+MAX_REQUESTS_PER_SECOND = 200
 """Requests per second of an application, or of an integration for one tenant, including requests
 for events."""
-INTEGRATION_REQUEST_RATE = 1000
+MAX_INTEGRATION_REQUESTS_PER_SECOND = 1000
 """Requests per second of an integration for all tenants."""
-ACKNOWLEDGEMENT_RATE = 20_000
+MAX_ACKNOWLEDGEMENTS_PER_SECOND = 20_000
 """Acknowledgements per second of an application."""
-FLOOD_SECONDS = 5.0
+MAX_ANSWERED_EXCESS_SECONDS = 5.0
 """Seconds' worth of messages above its limit for which a sender gets an answer to each. Then it is
 disconnected, and its remaining messages are dropped, because answering would cost more than
 relaying."""
@@ -61,20 +61,25 @@ class _IntegrationRequest(msgspec.Struct):
     """Empty for requests that concern no tenant."""
 
 
-_integration_request = msgspec.json.Decoder(_IntegrationRequest)
+_integration_request_decoder = msgspec.json.Decoder(_IntegrationRequest)
 
 
-def _request_rates(pattern: str, sender: Sender, body: bytes) -> dict[tuple[str, str | None], int]:
-    """Return the rates of a request by bucket: its sender, and the tenant that it names."""
+def _find_request_rates(
+    pattern: str, sender: MessageSender, body: bytes
+) -> dict[tuple[str, str | None], int]:
+    """Return maximum requests per second by bucket: sender, and tenant or kind."""
     if pattern == ACK_SUBJECTS:
-        return {(sender.user, ACK_SUBJECTS): ACKNOWLEDGEMENT_RATE}
+        return {(sender.user, ACK_SUBJECTS): MAX_ACKNOWLEDGEMENTS_PER_SECOND}
     if pattern not in INTEGRATION_SUBJECTS:
-        return {(sender.user, None): REQUEST_RATE}
+        return {(sender.user, None): MAX_REQUESTS_PER_SECOND}
     try:
-        tenant = _integration_request.decode(body).tenant
+        tenant = _integration_request_decoder.decode(body).tenant
     except INVALID_JSON:
         tenant = ""  # the called service rejects the request
-    return {(sender.user, None): INTEGRATION_REQUEST_RATE, (sender.user, tenant): REQUEST_RATE}
+    return {
+        (sender.user, None): MAX_INTEGRATION_REQUESTS_PER_SECOND,
+        (sender.user, tenant): MAX_REQUESTS_PER_SECOND,
+    }
 
 
 class RelayQuota:
@@ -93,27 +98,27 @@ class RelayQuota:
             description="Dropped messages of disconnected senders on plain NATS",
         )
 
-    def tenant_of(self, sender: Sender) -> str:
+    def get_tenant(self, sender: MessageSender) -> str:
         """Return the tenant of a sender; empty while it is unknown."""
         return self._tenants.get(sender.user)
 
-    def drops(self, subject: bytes) -> bool:
-        """Return whether to drop messages of a subject, whose sender is disconnected."""
+    def count_if_dropped(self, subject: bytes) -> bool:
+        """Return whether the subject's sender is disconnected; then count a drop."""
         drops = bool(self._floods) and self._floods.is_blocked(parse_sender(subject.decode()).user)
         self._dropped += drops
         return drops
 
-    def count(self, pattern: str, sender: Sender, body: bytes) -> None:
+    def count_message(self, pattern: str, sender: MessageSender, body: bytes) -> None:
         """Count a message; raise `RejectedError` above a limit."""
         now = time.monotonic()
-        tenant = self.tenant_of(sender)
+        tenant = self.get_tenant(sender)
         if pattern == UPLINK_SUBJECTS:
             excess = self._messages.count(tenant, sender.user, 1, len(body), now)
             if excess is None:
                 return
             limit, reason = excess.limit, excess.reason
         else:
-            rates = _request_rates(pattern, sender, body)
+            rates = _find_request_rates(pattern, sender, body)
             exceeded = [
                 rate for key, rate in rates.items() if self._others.seconds_until(key, 1, rate, now)
             ]
@@ -123,8 +128,14 @@ class RelayQuota:
                 return
             limit, reason = "eachMessages", f"more than {exceeded[0]} requests per second"
         count_limited(limit, tenant)
-        answers = INTEGRATION_REQUEST_RATE if pattern in INTEGRATION_SUBJECTS else REQUEST_RATE
-        if self._rejections.seconds_until(sender.user, 1, answers, now, FLOOD_SECONDS):
+        answers = (
+            MAX_INTEGRATION_REQUESTS_PER_SECOND
+            if pattern in INTEGRATION_SUBJECTS
+            else MAX_REQUESTS_PER_SECOND
+        )
+        if self._rejections.seconds_until(
+            sender.user, 1, answers, now, MAX_ANSWERED_EXCESS_SECONDS
+        ):
             self._floods.block(sender.user)
             raise RejectedError(reason, 429, answered=False)
         self._rejections.consume(sender.user, 1)
@@ -133,7 +144,7 @@ class RelayQuota:
 
 log = logging.getLogger(__name__)
 
-QUEUE = "relay"
+QUEUE_GROUP = "relay"
 """The queue group of all replicas."""
 TRACED_SUBJECTS = frozenset((UPLINK_SUBJECTS, *INTEGRATION_SUBJECTS))
 """Subjects whose messages begin a trace."""
@@ -143,7 +154,7 @@ LANE_MESSAGES, LANE_BYTES = 50_000, 32 * 1024**2
 """Limits of a tenant's queue; newer messages are not acknowledged."""
 MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
 """While this many bytes are queued for all tenants, a tenant may queue only this many messages."""
-MESSAGE_COST = 512
+MESSAGE_OVERHEAD_BYTES = 512
 """Bytes of memory per message in addition to its payload."""
 BATCH_MESSAGES, BATCH_BYTES = 200, 1024**2
 """Limits of messages that are relayed in one write."""
@@ -155,14 +166,14 @@ _rejection_counter = metrics.get_meter("thingway").create_counter(
 )
 
 
-class Relay:
+class MessageRelay:
     """The subscriptions in `OUTSIDE`; `bus` is the connection to it."""
 
     def __init__(self, bus: Bus, quota: RelayQuota) -> None:
         self._bus = bus
         self._quota = quota
         self._subscriptions: list[Subscription] = []
-        self._queue: FairQueue[tuple[str, Sender, Msg]] = FairQueue(
+        self._queue: FairQueue[tuple[str, MessageSender, Msg]] = FairQueue(
             "relay", items=LANE_MESSAGES, size=LANE_BYTES
         )
         self._idle = asyncio.Event()
@@ -175,7 +186,7 @@ class Relay:
             self._subscriptions.append(
                 await self._bus.client.subscribe(
                     pattern,
-                    queue=QUEUE,
+                    queue=QUEUE_GROUP,
                     cb=partial(self._enqueue, pattern),
                     pending_msgs_limit=READ_MESSAGES,
                     pending_bytes_limit=READ_BYTES,
@@ -189,7 +200,7 @@ class Relay:
                 await subscription.drain()  # type: ignore[no-untyped-call]
         await self._idle.wait()
 
-    async def run(self) -> None:
+    async def relay_forever(self) -> None:
         """Relay messages for ever, tenants in turn."""
         while True:
             batch = await self._queue.pop_batch(BATCH_MESSAGES, BATCH_BYTES)
@@ -203,38 +214,40 @@ class Relay:
 
     async def _enqueue(self, pattern: str, message: Msg) -> None:
         sender = parse_sender(message.subject)
-        lane = self._quota.tenant_of(sender) or sender.user
+        lane = self._quota.get_tenant(sender) or sender.user
         if self._queue.waiting(sender.user):  # queued before its tenant was known: keep the order
             lane = sender.user
         if self._queue.size < MAX_BYTES or self._queue.waiting(lane) < GUARANTEED_MESSAGES:
-            size = len(message.data) + MESSAGE_COST
+            size = len(message.data) + MESSAGE_OVERHEAD_BYTES
             self._idle.clear()
             self._queue.put(lane, (pattern, sender, message), size=size)
         else:
             self._queue.count_overflow(lane)
 
-    def _build_frame(self, pattern: str, sender: Sender, message: Msg) -> bytes:
+    def _build_frame(self, pattern: str, sender: MessageSender, message: Msg) -> bytes:
         """Return the frame of the relayed message or of an error answer; it may be empty."""
         reply = ""
         try:
-            reply = checked_reply(sender, message.reply)
-            self._quota.count(pattern, sender, message.data)
+            reply = require_own_reply(sender, message.reply)
+            self._quota.count_message(pattern, sender, message.data)
             if pattern not in TRACED_SUBJECTS:
-                return _relay_frame(pattern, sender, message)
+                return _build_relay_frame(pattern, sender, message)
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):
-                return _relay_frame(pattern, sender, message)
+                return _build_relay_frame(pattern, sender, message)
         except RejectedError as rejected:
             _rejection_counter.add(1, {"subject": pattern, "code": rejected.code})
-            return _error_frame(pattern, reply, rejected) if reply and rejected.answered else b""
+            return (
+                _build_error_frame(pattern, reply, rejected) if reply and rejected.answered else b""
+            )
 
 
-def _relay_frame(pattern: str, sender: Sender, message: Msg) -> bytes:
-    body = checked_body(pattern, message.subject, message.data)
-    headers = kept_headers(sender, message.headers) | trace_header()
+def _build_relay_frame(pattern: str, sender: MessageSender, message: Msg) -> bytes:
+    body = limit_body(pattern, message.subject, message.data)
+    headers = build_relayed_headers(sender, message.headers) | trace_header()
     return publish_frame(relay_subject(message.subject), body, headers, message.reply)
 
 
-def _error_frame(pattern: str, reply: str, rejected: RejectedError) -> bytes:
+def _build_error_frame(pattern: str, reply: str, rejected: RejectedError) -> bytes:
     """Return an error answer, as the service or JetStream would send it."""
     if pattern in INTEGRATION_SUBJECTS:
         headers = {ERROR_CODE_HEADER: str(rejected.code), ERROR_HEADER: rejected.reason}

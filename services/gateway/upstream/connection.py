@@ -8,34 +8,34 @@ from typing import cast
 
 import httptools
 
-HIGH_WATER = 64 * 1024
-"""Bytes of a body that may wait before reading from the service pauses."""
-LARGEST_HEAD = 64 * 1024
+MAX_WAITING_BYTES = 64 * 1024
+"""Bytes of a body that may wait for the client before reading from the service pauses."""
+MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of the head of an answer."""
-_FRAMING = frozenset({b"content-length", b"transfer-encoding"})
-"""Fields that delimit a body; without them, the end of the connection does."""
+_LENGTH_FIELDS = frozenset({b"content-length", b"transfer-encoding"})
+"""Fields that define where a body ends; without them, the connection's end does."""
 
-Field = tuple[bytes, bytes]
+HeaderField = tuple[bytes, bytes]
 
 
-class BrokenOff(Exception):
+class ConnectionBroken(Exception):
     """The connection ended before the answer."""
 
 
-class StaleConnection(BrokenOff):
+class StaleConnection(ConnectionBroken):
     """A kept-alive connection ended before the first byte of the answer."""
 
 
-class NotHttp(Exception):
+class InvalidAnswer(Exception):
     """The service sent data that is not HTTP."""
 
 
-class Answer:
+class ServiceAnswer:
     """The answer of a service while it is received; parts wait for the client."""
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "ServiceConnection") -> None:
         self.status = 0
-        self.fields: list[Field] = []
+        self.fields: list[HeaderField] = []
         self.complete = False
         """Whether the last byte has arrived."""
         self.keep_alive = False
@@ -46,44 +46,44 @@ class Answer:
         self._failure: Exception | None = None
         self._wake: asyncio.Future[None] | None = None
 
-    async def head(self) -> None:
+    async def wait_for_head(self) -> None:
         """Wait for status and fields; raise the error that ended the connection."""
         while not self.status:
             await self._wait_for_more()
 
-    async def part(self) -> tuple[bytes, bool]:
+    async def receive_part(self) -> tuple[bytes, bool]:
         """Return the next part of the body, and whether more follows."""
         while not self._parts and not self.complete:
             await self._wait_for_more()
         parts, self._parts = self._parts, deque()
-        if self.waiting > HIGH_WATER:
-            self._connection.resume()
+        if self.waiting > MAX_WAITING_BYTES:
+            self._connection.resume_reading()
         self.waiting = 0
         return parts[0] if len(parts) == 1 else b"".join(parts), not self.complete
 
-    def put_head(self, status: int, fields: list[Field]) -> None:
+    def store_head(self, status: int, fields: list[HeaderField]) -> None:
         """Store the head."""
         self.status, self.fields = status, fields
-        self._notify()
+        self._wake_reader()
 
-    def put_part(self, part: bytes) -> None:
+    def store_part(self, part: bytes) -> None:
         """Store a part of the body."""
         self._parts.append(part)
         self.waiting += len(part)
-        if self.waiting > HIGH_WATER:
-            self._connection.pause()
-        self._notify()
+        if self.waiting > MAX_WAITING_BYTES:
+            self._connection.pause_reading()
+        self._wake_reader()
 
-    def end(self, *, keep_alive: bool) -> None:
+    def complete_answer(self, *, keep_alive: bool) -> None:
         """Mark the answer as complete."""
         self.complete, self.keep_alive = True, keep_alive
-        self._notify()
+        self._wake_reader()
 
     def fail(self, error: Exception) -> None:
         """Store the error that ended the answer; received parts remain available."""
         if not self.complete and self._failure is None:
             self._failure = error
-            self._notify()
+            self._wake_reader()
 
     async def _wait_for_more(self) -> None:
         if self._failure is not None:
@@ -94,12 +94,12 @@ class Answer:
         finally:
             self._wake = None
 
-    def _notify(self) -> None:
+    def _wake_reader(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
 
-class Connection(asyncio.Protocol):
+class ServiceConnection(asyncio.Protocol):
     """An HTTP/1.1 connection to a service, and the parser's callbacks."""
 
     def __init__(self) -> None:
@@ -109,15 +109,15 @@ class Connection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
-        self._answer: Answer | None = None
-        self._fields: list[Field] = []
+        self._answer: ServiceAnswer | None = None
+        self._fields: list[HeaderField] = []
         self._head_size = 0
         self._bodiless = False
         self._framed = False
         self._sending: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
 
-    def start(self, head: bytes, body: bytes | None, *, bodiless: bool) -> Answer:
+    def send_request(self, head: bytes, body: bytes | None, *, bodiless: bool) -> ServiceAnswer:
         """Send a request and return its answer, which arrives later.
 
         `bodiless` declares that the answer has no body, regardless of its fields (HEAD).
@@ -125,15 +125,15 @@ class Connection(asyncio.Protocol):
         self.exchanges += 1
         self._bodiless = bodiless
         self._head_size = 0
-        self._answer = answer = Answer(self)
+        self._answer = answer = ServiceAnswer(self)
         self._transport.write(head + body if body else head)
         return answer
 
-    def stream(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
+    def stream_body(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Send the body of the request in the background."""
-        self._sending = asyncio.ensure_future(self._send(parts, chunked=chunked))
+        self._sending = asyncio.ensure_future(self._send_parts(parts, chunked=chunked))
 
-    def finish(self) -> bool:
+    def end_exchange(self) -> bool:
         """End the exchange; return whether the connection can be reused."""
         answer, self._answer = self._answer, None
         sending, self._sending = self._sending, None
@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
         if self.closed or answer is None or not (answer.complete and answer.keep_alive and sent):
             self.close()
             return False
-        self.resume()
+        self.resume_reading()
         self.idle_since = time.monotonic()
         return True
 
@@ -153,17 +153,17 @@ class Connection(asyncio.Protocol):
             self.closed = True
             self._transport.abort()
 
-    def pause(self) -> None:
+    def pause_reading(self) -> None:
         """Stop reading."""
         if not self.closed and self._transport.is_reading():
             self._transport.pause_reading()
 
-    def resume(self) -> None:
+    def resume_reading(self) -> None:
         """Resume reading."""
         if not self.closed and not self._transport.is_reading():
             self._transport.resume_reading()
 
-    async def _send(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
+    async def _send_parts(self, parts: AsyncIterator[bytes], *, chunked: bool) -> None:
         try:
             async for part in parts:
                 self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
@@ -201,10 +201,10 @@ class Connection(asyncio.Protocol):
             return
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self._answer.complete:
-                self._fail(NotHttp(str(error)))
+                self._fail(InvalidAnswer(str(error)))
             return
-        if self._head_size > LARGEST_HEAD and not self._answer.status:
-            self._fail(NotHttp("the head of the answer is too large"))
+        if self._head_size > MAX_HEAD_BYTES and not self._answer.status:
+            self._fail(InvalidAnswer("the head of the answer is too large"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the answer: complete if the end of the connection delimits its body."""
@@ -214,11 +214,11 @@ class Connection(asyncio.Protocol):
         if answer is None or answer.complete:
             return
         if not self._framed and not self._bodiless and answer.status and exc is None:
-            answer.end(keep_alive=False)
+            answer.complete_answer(keep_alive=False)
         elif self.exchanges > 1 and not self._head_size:
             answer.fail(StaleConnection("the connection had been closed"))
         else:
-            answer.fail(BrokenOff(f"the connection ended: {exc or 'end of file'}"))
+            answer.fail(ConnectionBroken(f"the connection ended: {exc or 'end of file'}"))
 
     def pause_writing(self) -> None:
         """Pause sending the body, because the service reads slowly."""
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
         """Collect a field."""
         name = name.lower()
         self._fields.append((name, value))
-        if name in _FRAMING:
+        if name in _LENGTH_FIELDS:
             self._framed = True
 
     def on_headers_complete(self) -> None:
@@ -249,20 +249,20 @@ class Connection(asyncio.Protocol):
         answer = self._answer
         if answer is None or status < 200:  # noqa: PLR2004 - the first final status
             return
-        answer.put_head(status, self._fields)
+        answer.store_head(status, self._fields)
         if self._bodiless:
-            answer.end(keep_alive=self._parser.should_keep_alive())
+            answer.complete_answer(keep_alive=self._parser.should_keep_alive())
             self._parser = httptools.HttpResponseParser(self)
 
     def on_body(self, body: bytes) -> None:
         """Pass on a part of the body."""
         if self._answer is not None and not self._answer.complete:
-            self._answer.put_part(body)
+            self._answer.store_part(body)
 
     def on_message_complete(self) -> None:
         """End the answer."""
         if self._answer is not None and self._answer.status and not self._answer.complete:
-            self._answer.end(keep_alive=self._parser.should_keep_alive())
+            self._answer.complete_answer(keep_alive=self._parser.should_keep_alive())
 
 
 def _unwrap_error(error: httptools.HttpParserCallbackError) -> Exception:

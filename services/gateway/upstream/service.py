@@ -18,30 +18,30 @@ from yarl import URL
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed, UpstreamTimeout
 from services.gateway.metrics import Metrics
 from services.gateway.upstream.connection import (
-    Answer,
-    BrokenOff,
-    Connection,
-    Field,
-    NotHttp,
+    ConnectionBroken,
+    HeaderField,
+    InvalidAnswer,
+    ServiceAnswer,
+    ServiceConnection,
     StaleConnection,
 )
 
-DNS_LIFE = 5.0
+DNS_CACHE_SECONDS = 5.0
 """Seconds for which the addresses of a name are cached."""
-IDLE_LIFE = 30.0
+MAX_IDLE_SECONDS = 30.0
 """Seconds for which an idle connection is kept, less than services do (75 s)."""
-MAX_AGE = 60.0
+MAX_CONNECTION_SECONDS = 60.0
 """Seconds after which a connection is not reused, so that new replicas get requests."""
-SHORTEST_ATTEMPT = 0.3
-"""Minimum seconds to wait for each of several addresses."""
+MIN_ATTEMPT_SECONDS = 0.3
+"""Minimum seconds for a connection attempt to one of several addresses."""
 
 
 class Unreachable(Exception):
     """No address of the service accepts a connection."""
 
 
-class Pool:
-    """A pool of connections, the most recently used first."""
+class ConnectionPool:
+    """The idle connections to a service, of which the most recently used is taken."""
 
     def __init__(
         self, base: URL, connect_timeout: float, tls: ssl.SSLContext | None = None
@@ -50,12 +50,12 @@ class Pool:
         self._port = base.port or 80
         self._ssl = tls
         self._timeout = connect_timeout
-        self._idle: deque[Connection] = deque()
+        self._idle: deque[ServiceConnection] = deque()
         self._addresses: list[str] = []
         self._resolved = float("-inf")
         self._turn = itertools.count()
 
-    def take_idle(self) -> Connection | None:
+    def take_idle(self) -> ServiceConnection | None:
         """Return a kept-alive connection; None without one."""
         idle = self._idle
         now = time.monotonic()
@@ -63,18 +63,21 @@ class Pool:
             connection = idle.pop()
             if connection.closed:
                 continue
-            if now - connection.idle_since < IDLE_LIFE and now - connection.made < MAX_AGE:
+            if (
+                now - connection.idle_since < MAX_IDLE_SECONDS
+                and now - connection.made < MAX_CONNECTION_SECONDS
+            ):
                 return connection
             connection.close()
         return None
 
-    async def open(self) -> Connection:
+    async def open(self) -> ServiceConnection:
         """Return a new connection to the next address; raise `Unreachable`."""
         reason: Exception = OSError("the name has no address")
         try:
             async with asyncio.timeout(self._timeout):
                 addresses = await self._resolve()
-                share = max(SHORTEST_ATTEMPT, self._timeout / max(1, len(addresses)))
+                share = max(MIN_ATTEMPT_SECONDS, self._timeout / max(1, len(addresses)))
                 for address in addresses:
                     try:
                         async with asyncio.timeout(share):
@@ -86,7 +89,7 @@ class Pool:
         self._resolved = float("-inf")
         raise Unreachable(f"{self._host}:{self._port}: {reason!r}") from reason
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: ServiceConnection) -> None:
         """Keep a connection for the next request."""
         self._idle.append(connection)
 
@@ -95,10 +98,10 @@ class Pool:
         while self._idle:
             self._idle.pop().close()
 
-    async def _connect(self, address: str) -> Connection:
+    async def _connect(self, address: str) -> ServiceConnection:
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(
-            Connection,
+            ServiceConnection,
             address,
             self._port,
             ssl=self._ssl,
@@ -108,7 +111,7 @@ class Pool:
 
     async def _resolve(self) -> list[str]:
         """Return the addresses of the service, rotated at each call."""
-        if time.monotonic() - self._resolved > DNS_LIFE:
+        if time.monotonic() - self._resolved > DNS_CACHE_SECONDS:
             addresses = await asyncio.get_running_loop().getaddrinfo(
                 self._host, self._port, type=socket.SOCK_STREAM
             )
@@ -125,26 +128,26 @@ log = logging.getLogger(__name__)
 REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 """Methods that are retried if a kept-alive connection was closed."""
 
-FAILURES = (Unreachable, BrokenOff, NotHttp)
-"""Errors that the service causes."""
+SERVICE_ERRORS = (Unreachable, ConnectionBroken, InvalidAnswer)
+"""Errors of an exchange that the service causes."""
 
-Body = bytes | AsyncIterator[bytes] | None
+RequestContent = bytes | AsyncIterator[bytes] | None
 
 
-class Request(NamedTuple):
+class ServiceRequest(NamedTuple):
     """A request to a service."""
 
     method: str
     target: str
     """Path and query."""
-    fields: Iterable[Field]
+    fields: Iterable[HeaderField]
     """Header fields without those of the body."""
-    body: Body
+    body: RequestContent
     length: int | None
     """Bytes of a streamed body; None requires chunks."""
 
 
-class Slots:
+class RequestSlots:
     """The current and the maximum number of concurrent requests of a service."""
 
     __slots__ = ("held", "maximum")
@@ -158,7 +161,7 @@ class Slots:
         self.held -= 1
 
 
-class Upstream:
+class UpstreamService:
     """A service with separate connections, so that its failures do not affect others."""
 
     def __init__(
@@ -175,10 +178,10 @@ class Upstream:
         self.name = name
         self._host = base.authority.encode()
         self._metrics = metrics
-        self._pool = Pool(base, connect_timeout, tls)
-        self._requests, self._polls = Slots(maximum), Slots(max_polls)
+        self._pool = ConnectionPool(base, connect_timeout, tls)
+        self._requests, self._polls = RequestSlots(maximum), RequestSlots(max_polls)
 
-    def acquire_slot(self, *, poll: bool) -> "Slots":
+    def acquire_slot(self, *, poll: bool) -> "RequestSlots":
         """Occupy a slot until it is released; raise `Unavailable` if all are occupied.
 
         Long polls are counted separately, so that they do not prevent other requests.
@@ -189,7 +192,9 @@ class Upstream:
         hands.held += 1
         return hands
 
-    async def begin(self, request: Request) -> tuple[Connection, Answer]:
+    async def send_request(
+        self, request: ServiceRequest
+    ) -> tuple[ServiceConnection, ServiceAnswer]:
         """Send a request and wait for the head of its answer; call `end` later.
 
         Raises `Unavailable` and `UpstreamFailed` for failures of the service. All other errors,
@@ -198,39 +203,39 @@ class Upstream:
         """
         try:
             return await self._send(request)
-        except FAILURES as error:
-            raise self._client_error(error) from error
+        except SERVICE_ERRORS as error:
+            raise self._convert_error(error) from error
 
-    async def part(self, answer: Answer) -> tuple[bytes, bool]:
+    async def receive_part(self, answer: ServiceAnswer) -> tuple[bytes, bool]:
         """Return the next part of an answer, and whether more follows."""
         try:
-            return await answer.part()
-        except FAILURES as error:
-            raise self._client_error(error) from error
+            return await answer.receive_part()
+        except SERVICE_ERRORS as error:
+            raise self._convert_error(error) from error
 
-    def timed_out(self) -> ThingwayError:
+    def build_timeout_error(self) -> ThingwayError:
         """Return the error for a slow service."""
         return self._count_failure(
             UpstreamTimeout(f"the service {self.name} did not answer in time")
         )
 
-    def end(self, connection: Connection) -> None:
+    def end_exchange(self, connection: ServiceConnection) -> None:
         """Return the connection to the pool."""
-        if connection.finish():
+        if connection.end_exchange():
             self._pool.give_back(connection)
 
     def close(self) -> None:
         """Close the idle connections."""
         self._pool.close()
 
-    def _client_error(self, failure: Exception) -> ThingwayError:
-        """Return the error for the client for one of `FAILURES`."""
+    def _convert_error(self, failure: Exception) -> ThingwayError:
+        """Return the error that the client gets for one of `SERVICE_ERRORS`."""
         log.debug("service %s: %r", self.name, failure)
         error: type[ThingwayError] = UpstreamFailed
         match failure:
             case Unreachable():
                 error, what = Unavailable, "cannot be reached"
-            case BrokenOff():
+            case ConnectionBroken():
                 what = "closed the connection"
             case _:
                 what = "did not answer with HTTP"
@@ -241,7 +246,7 @@ class Upstream:
         self._metrics.count_upstream_failure(self.name, error.status)
         return error
 
-    async def _send(self, request: Request) -> tuple[Connection, Answer]:
+    async def _send(self, request: ServiceRequest) -> tuple[ServiceConnection, ServiceAnswer]:
         connection = self._pool.take_idle()
         if connection is not None:
             try:
@@ -252,24 +257,26 @@ class Upstream:
         connection = await self._pool.open()
         return connection, await self._exchange(connection, request)
 
-    async def _exchange(self, connection: Connection, request: Request) -> Answer:
+    async def _exchange(
+        self, connection: ServiceConnection, request: ServiceRequest
+    ) -> ServiceAnswer:
         body = request.body
         try:
-            answer = connection.start(
+            answer = connection.send_request(
                 self._build_head(request),
                 body if isinstance(body, bytes) else None,
                 bodiless=request.method == "HEAD",
             )
             if body is not None and not isinstance(body, bytes):
-                connection.stream(body, chunked=request.length is None)
-            await answer.head()
+                connection.stream_body(body, chunked=request.length is None)
+            await answer.wait_for_head()
         except BaseException:
             connection.close()
-            connection.finish()
+            connection.end_exchange()
             raise
         return answer
 
-    def _build_head(self, request: Request) -> bytes:
+    def _build_head(self, request: ServiceRequest) -> bytes:
         lines = [f"{request.method} {request.target} HTTP/1.1".encode("latin-1")]
         lines.append(b"host: " + self._host)
         lines += [name + b": " + value for name, value in request.fields]

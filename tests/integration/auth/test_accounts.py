@@ -13,7 +13,7 @@ from libs.common.contracts.auth import (
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from services.auth.accounts.roles import INITIAL_MENUS
-from services.auth.passwords import ACCOUNT_ATTEMPTS, PasswordHashes
+from services.auth.passwords import MAX_ACCOUNT_FAILURES, PasswordHasherPool
 from tests.integration.auth.people import (
     FIRST,
     PASSWORD,
@@ -57,7 +57,7 @@ async def test_one_of_simultaneous_registrations_succeeds(auth, monkeypatch):
         await together.wait()
         return "a hash"
 
-    monkeypatch.setattr(PasswordHashes, "hash", hash_together)
+    monkeypatch.setattr(PasswordHasherPool, "hash", hash_together)
     answers = await asyncio.gather(
         *(register(auth, email=f"user{n}@example.com") for n in range(10))
     )
@@ -238,7 +238,7 @@ async def test_the_old_password_cannot_be_guessed_with_a_stolen_token(auth):
     """It is throttled as log-ins are."""
     admin = await first_user(auth)
     body = {"old_password": "Wr0ng-one", "new_password": "An0ther-one"}
-    for _ in range(ACCOUNT_ATTEMPTS):
+    for _ in range(MAX_ACCOUNT_FAILURES):
         await auth.refused(400, "PUT", "/user/password", body, caller=admin)
 
     await auth.refused(

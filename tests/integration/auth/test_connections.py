@@ -27,7 +27,7 @@ from libs.common.jobs import cancel_and_wait
 from libs.common.store.migrations import migrate
 from services.auth import revocations
 from services.auth.callout import service as callout
-from services.auth.connections import barred_key
+from services.auth.connections import user_block_key
 from services.device.commands.store import CommandStore
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry import presence_watch as looks
@@ -113,7 +113,7 @@ async def presence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Presence]:
     """Return presence, which `auth` requests to watch connections."""
-    monkeypatch.setattr(revocations, "SETTLE_SECONDS", 0.5)
+    monkeypatch.setattr(revocations, "SECOND_APPLY_SECONDS", 0.5)
     mongo = mongo_of(emptied("device"))
     system = await auth.door.bus("sys")
     try:
@@ -196,7 +196,7 @@ async def test_a_blocked_user_is_disconnected_and_cannot_reconnect_immediately(p
         with pytest.raises(nats.errors.Error):
             await connect(auth, "Ab12", loud)
         assert neighbour.is_connected
-        await auth.redis.delete(barred_key("Ab12"))
+        await auth.redis.delete(user_block_key("Ab12"))
         again = await connect(auth, "Ab12", loud)
         await again.close()
         await neighbour.close()
@@ -235,7 +235,7 @@ async def test_a_log_in_that_a_rotation_overtakes_ends_too(
     auth = presence.auth
     key = await presence.add("Ab12")
     admitted, go_on = asyncio.Event(), asyncio.Event()
-    accept = callout.Callout._decide
+    accept = callout.Callout._build_answer
 
     async def late(self: Any, request: Any) -> bytes:
         answer = await accept(self, request)
@@ -245,7 +245,7 @@ async def test_a_log_in_that_a_rotation_overtakes_ends_too(
 
     async with presence.watching():
         with monkeypatch.context() as patch:
-            patch.setattr(callout.Callout, "_decide", late)
+            patch.setattr(callout.Callout, "_build_answer", late)
             coming = asyncio.ensure_future(connect(auth, "Ab12", key))
             await admitted.wait()
         await presence.rotate("Ab12")

@@ -17,7 +17,7 @@ async def test_the_consumer_of_an_application_ends_with_it(auth):
 
     await auth.call("delete_application", ApplicationRef(gone.application_id), Done)
     bus = await auth.door.bus("auth")
-    await EventConsumers(bus, ApplicationStore(auth.mongo.database)).end_abandoned()
+    await EventConsumers(bus, ApplicationStore(auth.mongo.database)).delete_abandoned()
     await bus.drain()
 
     left = {one.name for one in await auth.bus.js.consumers_info("EVENTS")}

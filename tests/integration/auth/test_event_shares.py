@@ -15,7 +15,7 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits
 from services.auth.accounts.tenants import TenantStore
 from services.auth.tenants import event_shares
-from services.auth.tenants.event_shares import PURGE_END, PURGE_START, EventShares
+from services.auth.tenants.event_shares import PURGE_END, PURGE_START, EventShareEnforcer
 
 PARTITIONS = EVENT_PARTITIONS[:2]
 MAX_BYTES = 4 * 1024**2
@@ -68,8 +68,8 @@ async def read_all(
     return found
 
 
-def shares_of(auth: Any, bus: Bus) -> EventShares:
-    return EventShares(bus, TenantStore(auth.mongo.database))
+def shares_of(auth: Any, bus: Bus) -> EventShareEnforcer:
+    return EventShareEnforcer(bus, TenantStore(auth.mongo.database))
 
 
 async def held(auth: Any) -> int:
@@ -135,10 +135,10 @@ async def test_a_noisy_tenant_loses_its_own_oldest_events(auth, bus: Bus, size: 
         await auth.bus.js.delete_consumer(EVENTS, name)
 
     store = TenantStore(auth.mongo.database)
-    purge = await store.last_purge("noisy")
+    purge = await store.get_event_purge("noisy")
     assert purge is not None
     assert purge["events"] - (number - len(left)) in (0, 1)  # the event of the tenant itself
-    assert await store.last_purge("quiet") is None
+    assert await store.get_event_purge("quiet") is None
 
 
 async def test_a_partition_keeps_its_part_of_the_permitted_bytes(auth, bus: Bus):
@@ -150,10 +150,10 @@ async def test_a_partition_keeps_its_part_of_the_permitted_bytes(auth, bus: Bus)
     auth.bus.forget_partitions()
     try:
         shares = shares_of(auth, bus)
-        await shares._check()
+        await shares._enforce_after_change()
         await publish(auth, "default", 1000, 1000)
 
-        await shares._check()
+        await shares._enforce_after_change()
 
         for name in PARTITIONS:
             state = (await auth.bus.js.stream_info(name)).state

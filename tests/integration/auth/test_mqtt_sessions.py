@@ -93,8 +93,8 @@ async def test_a_device_has_few_sessions(auth):
 
 async def test_logging_in_has_an_end(auth, monkeypatch):
     """A device that connects again and again is refused for a while, and no other one."""
-    monkeypatch.setattr("services.auth.callout.admission_registry.LOG_IN_BURST", 3)
-    monkeypatch.setattr("services.auth.callout.admission_registry.LOG_IN_RATE", 0.001)
+    monkeypatch.setattr("services.auth.callout.admission_registry.MAX_LOGIN_BURST", 3)
+    monkeypatch.setattr("services.auth.callout.admission_registry.LOGINS_PER_SECOND", 0.001)
     one, other = await issue(auth, "Hasty"), await issue(auth, "Calm")
 
     came = 0

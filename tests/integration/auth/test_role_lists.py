@@ -27,14 +27,14 @@ from libs.common.identity.access import AccessVersions
 from services.auth.accounts import Accounts
 from services.auth.accounts import grants as accounts_grants
 from services.auth.audit import AuditStore
-from services.auth.changes import Changes
+from services.auth.changes import ChangeRunner
 from services.auth.connections import AdmissionLog, UserConnections
 from services.auth.grants import deleted_resources
-from services.auth.grants.listings import ResourceOwners as Names
+from services.auth.grants.listings import ResourceOwnerClient as Names
 from services.auth.grants.service import GrantService
-from services.auth.revocations import RevocationStore, Revoker
+from services.auth.revocations import RevocationApplier, RevocationStore
 from services.auth.roles.service import RoleService
-from services.auth.tokens.device_keys import DeviceCopies
+from services.auth.tokens.device_keys import DeviceCopyStore
 from services.auth.tokens.writer import TokenWriter
 from tests.integration.auth.rights import create_role, store_user
 
@@ -388,13 +388,13 @@ async def test_a_sweep_removes_grants_of_deleted_resources(auth, owners, monkeyp
     await grants.insert_one({**one, "id": 74, "at": datetime.now(UTC)})
 
     versions, database = AccessVersions(auth.redis), auth.mongo.database
-    revoker = Revoker(
+    revoker = RevocationApplier(
         TokenWriter(auth.redis, access_life=1, refresh_life=1),
-        DeviceCopies(auth.redis),
+        DeviceCopyStore(auth.redis),
         UserConnections(AdmissionLog(auth.redis), auth.rpc, NoCredential()),
     )
     accounts, known = Accounts(auth.mongo.database), Names(RpcClient(auth.bus))
-    changes = Changes(
+    changes = ChangeRunner(
         auth.mongo,
         AuditStore(database),
         Outbox(database, auth.bus),

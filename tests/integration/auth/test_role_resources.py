@@ -255,7 +255,7 @@ async def test_the_audit_log_names_user_and_role_of_a_created_resource(auth):
 
 async def test_a_role_that_is_full_gets_nothing_shared(auth, monkeypatch):
     """Creating resources cannot exceed the size limit of a role's grants."""
-    monkeypatch.setattr(service, "MAX_GRANTS", 3)
+    monkeypatch.setattr(service, "MAX_GRANTS_PER_ROLE", 3)
     role_id = int(await create_role(auth))
     await store_user(auth, 7, role_id)
     grants = auth.mongo.database["grants"]

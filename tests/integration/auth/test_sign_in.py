@@ -9,12 +9,12 @@ from argon2 import PasswordHasher
 from libs.common.identity import Kind, Principal
 from services.auth import passwords
 from services.auth.passwords import (
-    ACCOUNT_ATTEMPTS,
-    ADDRESS_ATTEMPTS,
+    MAX_ACCOUNT_FAILURES,
+    MAX_ADDRESS_FAILURES,
     MAX_WAITING_LOGINS,
-    PasswordHashes,
+    PasswordHasherPool,
 )
-from services.auth.tokens.writer import Rejection, TokenWriter
+from services.auth.tokens.writer import TokenRejection, TokenWriter
 from tests.integration.auth.people import (
     CLIENT,
     FIRST,
@@ -210,23 +210,23 @@ async def test_a_pair_is_not_repeated_under_a_raised_generation(auth):
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60, reuse_grace=60)
     user = Principal(kind=Kind.USER, tenant="default", subject="7")
     first = await writer.issue(user, 1)
-    holder = await writer.find_holder(first.refresh)
+    holder = await writer.find_principal(first.refresh)
     await writer.rotate(first.refresh, holder, 1)
 
-    await writer.revoke_subject(Kind.USER, "7", 2)
+    await writer.revoke_older_tokens(Kind.USER, "7", 2)
 
-    assert await writer.rotate(first.refresh, holder, 1) is Rejection.STALE
-    assert await writer.rotate(first.refresh, holder, 2) is Rejection.UNKNOWN
+    assert await writer.rotate(first.refresh, holder, 1) is TokenRejection.STALE
+    assert await writer.rotate(first.refresh, holder, 2) is TokenRejection.UNKNOWN
 
 
 async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth):
     """The eleventh attempt is 429 with Retry-After. A success resets the count."""
     await register(auth)
     for _ in range(2):
-        for _ in range(ACCOUNT_ATTEMPTS - 1):
+        for _ in range(MAX_ACCOUNT_FAILURES - 1):
             assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
         assert (await sign_in(auth)).status_code == 200
-    for _ in range(ACCOUNT_ATTEMPTS):
+    for _ in range(MAX_ACCOUNT_FAILURES):
         assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
 
     refused = await sign_in(auth, address="198.51.100.9")
@@ -242,7 +242,10 @@ async def test_simultaneous_attempts_do_not_bypass_the_throttle(auth):
     answers = await asyncio.gather(*(sign_in(auth, password="Wr0ng-one") for _ in range(40)))
 
     statuses = [answer.status_code for answer in answers]
-    assert (statuses.count(401), statuses.count(429)) == (ACCOUNT_ATTEMPTS, 40 - ACCOUNT_ATTEMPTS)
+    assert (statuses.count(401), statuses.count(429)) == (
+        MAX_ACCOUNT_FAILURES,
+        40 - MAX_ACCOUNT_FAILURES,
+    )
 
 
 async def test_an_address_that_guesses_everywhere_is_slowed_down(auth, monkeypatch):
@@ -251,15 +254,15 @@ async def test_an_address_that_guesses_everywhere_is_slowed_down(auth, monkeypat
     async def wrong(*_: object) -> bool:
         return False
 
-    monkeypatch.setattr(PasswordHashes, "matches", wrong)
+    monkeypatch.setattr(PasswordHasherPool, "matches", wrong)
     statuses = [
         (await sign_in(auth, f"user{n}@example.com", address="203.0.113.5")).status_code
-        for n in range(ADDRESS_ATTEMPTS + 20)
+        for n in range(MAX_ADDRESS_FAILURES + 20)
     ]
     elsewhere = await sign_in(auth, "user1@example.com", address="203.0.113.6")
 
-    assert statuses[:ADDRESS_ATTEMPTS] == [401] * ADDRESS_ATTEMPTS
-    assert 429 in statuses[ADDRESS_ATTEMPTS:]
+    assert statuses[:MAX_ADDRESS_FAILURES] == [401] * MAX_ADDRESS_FAILURES
+    assert 429 in statuses[MAX_ADDRESS_FAILURES:]
     assert elsewhere.status_code == 401
 
 
@@ -277,19 +280,19 @@ async def test_sign_ins_beyond_the_queue_are_rejected(auth, monkeypatch):
     await register(auth)
     await auth.tenant("other")
     await register(auth, "other")
-    go_on, matches = asyncio.Event(), PasswordHashes.matches
+    go_on, matches = asyncio.Event(), PasswordHasherPool.matches
 
     async def slow(*_: object) -> bool:
         await go_on.wait()
         return False
 
-    monkeypatch.setattr(PasswordHashes, "matches", slow)
+    monkeypatch.setattr(PasswordHasherPool, "matches", slow)
     storm = [
         asyncio.create_task(sign_in(auth, password="Wr0ng-one"))
         for _ in range(MAX_WAITING_LOGINS + 9)
     ]
     done, _ = await asyncio.wait(storm, return_when=asyncio.FIRST_COMPLETED)
-    monkeypatch.setattr(PasswordHashes, "matches", matches)
+    monkeypatch.setattr(PasswordHasherPool, "matches", matches)
     calm = await sign_in(auth, tenant="other")
     go_on.set()
 
@@ -316,7 +319,7 @@ async def test_no_answer_reveals_whether_an_account_exists(auth):
         for answer in answers
     ]
     assert set(told) == {(401, "authentication_failed", "invalid_request:Bad credentials")}
-    for _ in range(ACCOUNT_ATTEMPTS):
+    for _ in range(MAX_ACCOUNT_FAILURES):
         last = await sign_in(auth, "nobody@example.com")
     assert last.status_code == 429
 

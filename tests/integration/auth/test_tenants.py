@@ -11,7 +11,7 @@ from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 from services.auth.accounts.roles import INITIAL_MENUS
-from services.auth.client_secrets import secret_matches
+from services.auth.client_secrets import matches_secret_hash
 from services.auth.migrations import FLEET_MENUS, MIGRATIONS, SETTINGS_MENUS
 
 
@@ -62,7 +62,7 @@ async def test_a_new_tenant_has_a_console_client_of_its_own(auth):
     stored = await auth.mongo.database["console_clients"].find_one({"_id": made.client_id})
 
     assert stored["tenant"] == "acme"
-    assert secret_matches(made.client_secret, stored["secretHash"])
+    assert matches_secret_hash(made.client_secret, stored["secretHash"])
     assert made.client_secret not in str(stored)
 
 

@@ -9,7 +9,7 @@ from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind, Principal
 from libs.common.identity.tokens import TokenReader
-from services.auth.tokens.writer import Rejection, TokenWriter
+from services.auth.tokens.writer import TokenRejection, TokenWriter
 
 
 async def test_credentials_give_the_documented_answer(auth):
@@ -199,9 +199,9 @@ async def test_tokens_cannot_be_issued_for_a_secret_that_was_checked_too_early(a
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
     caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
 
-    await writer.revoke_subject(Kind.APPLICATION, "7", generation=2)
+    await writer.revoke_older_tokens(Kind.APPLICATION, "7", generation=2)
 
-    assert await writer.issue(caller, generation=1) is Rejection.STALE
+    assert await writer.issue(caller, generation=1) is TokenRejection.STALE
 
 
 async def test_a_log_in_makes_good_a_revocation_that_redis_lost(auth):
@@ -218,7 +218,7 @@ async def test_a_log_in_makes_good_a_revocation_that_redis_lost(auth):
 
 async def test_the_oldest_family_gives_way_beyond_the_limit(auth, monkeypatch):
     """A client that logs in without end cannot fill Redis."""
-    monkeypatch.setattr("services.auth.tokens.writer.MAX_FAMILIES", 3)
+    monkeypatch.setattr("services.auth.tokens.writer.MAX_FAMILIES_PER_SUBJECT", 3)
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
     caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
 
@@ -240,7 +240,7 @@ async def test_tokens_expire(auth):
     await asyncio.sleep(1.1)
 
     assert await auth.principal(pair.access) is None
-    assert await writer.find_holder(pair.refresh) == await _held(caller, writer, pair)
+    assert await writer.find_principal(pair.refresh) == await _held(caller, writer, pair)
 
 
 async def _held(caller, writer, pair):

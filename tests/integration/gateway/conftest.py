@@ -203,7 +203,10 @@ def start(servers: Servers, redis: Redis, device: Recorder, auth: Recorder) -> S
         )
         async with (
             serving(
-                door, door.tunnels.protocol, door.connections.protocol, headers=door.headers
+                door,
+                door.tunnels.create_protocol,
+                door.connections.create_protocol,
+                headers=door.headers,
             ) as port,
             httpx.AsyncClient(
                 base_url=f"http://127.0.0.1:{port}", timeout=10, verify=False

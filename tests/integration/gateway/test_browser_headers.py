@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.gateway.access.cross_origin import browser_headers
+from services.gateway.access.cross_origin import build_security_headers
 
 from .conftest import DEVICES, Gateway, Recorder, Start, answer
 
@@ -81,5 +81,7 @@ async def test_hsts_is_sent_when_the_operator_enables_it(start: Start) -> None:
 )
 def test_hsts_follows_the_setting(hsts: str, host: str, has_certificate: bool, sent: bool) -> None:
     """By default, it requires a certificate and an address that is not loopback."""
-    names = [name for name, _ in browser_headers(hsts, host, has_certificate=has_certificate)]
+    names = [
+        name for name, _ in build_security_headers(hsts, host, has_certificate=has_certificate)
+    ]
     assert ("Strict-Transport-Security" in names) is sent

@@ -21,8 +21,8 @@ from libs.common.mqtt import Connect, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, mqtt_addresses
 from services.gateway import certificate_listeners
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.certificate_listeners import MqttListener, NatsListener, with_pass
-from services.gateway.connections import Connections
+from services.gateway.certificate_listeners import MqttListener, NatsListener, add_pass_to_connect
+from services.gateway.connections import AddressConnections
 from tests.certificates import Files
 
 PRIVATE, PUBLIC = generate_keys()
@@ -95,13 +95,13 @@ def opened(tmp_path: Path) -> Open:
         async with await asyncio.start_server(played.take, "127.0.0.1", 0) as server:
             there = server.sockets[0].getsockname()[1]
             door = MqttListener(
-                Connections(TrustedProxies(), most),
+                AddressConnections(TrustedProxies(), most),
                 SIGNER,
                 mqtt_addresses(f"mqtt://127.0.0.1:{there}", ""),
                 connect_timeout=5,
             )
             tls = ServerTls(str(files.certificate_file), str(files.key_file), str(files.ca_file))
-            async with door.opened("127.0.0.1", port, tls):
+            async with door.listen("127.0.0.1", port, tls):
                 yield World(files, port, played, tmp_path)
 
     return begin
@@ -210,7 +210,9 @@ CERTIFICATE = PeerCertificate("SN1", "0A")
 def test_over_nats_a_certificate_becomes_the_login(user: str | None):
     """All other options stay as the client said them."""
     said = {"verbose": False, "lang": "python3", **({} if user is None else {"user": user})}
-    line = with_pass(b"CONNECT " + json.dumps(said).encode() + b"\r\n", CERTIFICATE, SIGNER)
+    line = add_pass_to_connect(
+        b"CONNECT " + json.dumps(said).encode() + b"\r\n", CERTIFICATE, SIGNER
+    )
     found = json.loads(line.removeprefix(b"CONNECT "))
 
     assert PassVerifier(PUBLIC).verify(found.pop("pass")) == CERTIFICATE
@@ -232,14 +234,14 @@ def test_over_nats_all_else_is_passed_on_as_it_is(certificate: PeerCertificate |
     """nats-server and `auth` judge it."""
     line = b"CONNECT " + json.dumps(said).encode() + b"\r\n"
 
-    assert with_pass(line, certificate, SIGNER) == line
+    assert add_pass_to_connect(line, certificate, SIGNER) == line
 
 
 @pytest.mark.parametrize("line", [b"PING\r\n", b"CONNECT nothing\r\n", b"CONNECT []\r\n"])
 def test_a_first_packet_other_than_connect_is_rejected(line: bytes):
     """It does not reach nats-server."""
     with pytest.raises(ValueError, match=r"CONNECT|JSON|object"):
-        with_pass(line, CERTIFICATE, SIGNER)
+        add_pass_to_connect(line, CERTIFICATE, SIGNER)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -255,11 +257,13 @@ async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
         + (block if encrypted else "")
     )
     url = f"{'tls' if encrypted else 'nats'}://127.0.0.1:{there}"
-    door = NatsListener(Connections(TrustedProxies(), 10), SIGNER, url, str(files.ca_file), 5)
+    door = NatsListener(
+        AddressConnections(TrustedProxies(), 10), SIGNER, url, str(files.ca_file), 5
+    )
     trust = ssl.create_default_context(cafile=files.ca_file)
     login = {"tls": trust, "user": "u", "allow_reconnect": False}
     tls = ServerTls(str(files.certificate_file), str(files.key_file), str(files.ca_file))
-    async with door.opened("127.0.0.1", port, tls), process("-c", str(config)):
+    async with door.listen("127.0.0.1", port, tls), process("-c", str(config)):
         while True:
             try:
                 client = await nats.connect(f"tls://127.0.0.1:{port}", password="p", **login)

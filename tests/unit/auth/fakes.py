@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from services.auth.applications.model import StoredApplication
-from services.auth.changes import Change, Changes
+from services.auth.changes import ChangeRunner, ChangeTransaction
 from services.auth.client_secrets import hash_secret
-from services.auth.tokens.writer import Rejection, TokenPair
+from services.auth.tokens.writer import TokenPair, TokenRejection
 
 CLIENT_ID = "4f2c8a1e-1111-4222-8333-000000000001"
 SECRET = "s3cret"
@@ -70,10 +70,10 @@ class FakeChanges:
     async def reserve(self, limit: str) -> None:
         """Every tenant has room."""
 
-    record = Changes.record
+    record = ChangeRunner.record
 
     async def run(self, caller, work):
-        change = Change(session=None, reserve=self.reserve)
+        change = ChangeTransaction(session=None, reserve=self.reserve)
         result = await work(change)
         for each in change.revocations:
             if each.kind:
@@ -99,16 +99,16 @@ class FakeTokens:
         self.asked.append((principal, generation))
         return self.outcome
 
-    async def find_holder(self, refresh_token):
+    async def find_principal(self, refresh_token):
         return self.holder_of
 
     async def rotate(self, refresh_token, principal, generation):
         self.asked.append((refresh_token, principal, generation))
         return self.outcome
 
-    async def revoke_subject(self, kind, subject, generation):
+    async def revoke_older_tokens(self, kind, subject, generation):
         self.log.append(("revoked", kind, subject, generation))
 
 
-STALE = Rejection.STALE
-REUSED = Rejection.REUSED
+STALE = TokenRejection.STALE
+REUSED = TokenRejection.REUSED

@@ -6,8 +6,8 @@ import contextlib
 import pytest
 
 from libs.common.identity import Caller, Kind, Principal
-from services.auth.audit import AuditEntry, Subject
-from services.auth.login_records import MAX_WAITING, RejectedLoginRecorder
+from services.auth.audit import AuditEntry, AuditSubject
+from services.auth.login_records import MAX_WAITING_PER_TENANT, RejectedLoginRecorder
 from tests.unit.auth.fakes import FakeChanges
 
 
@@ -36,7 +36,7 @@ def claimed(user: int = 7, tenant: str = "t1") -> Caller:
 async def running(buckets: FakeBuckets):
     changes = FakeChanges()
     refused = RejectedLoginRecorder(changes, buckets)
-    task = asyncio.ensure_future(refused.run())
+    task = asyncio.ensure_future(refused.record_forever())
     yield refused, changes
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -51,10 +51,10 @@ async def settle() -> None:
 async def test_a_rejected_login_is_recorded():
     """The entry names the user and the reason."""
     async with running(FakeBuckets()) as (refused, changes):
-        refused.record(claimed(), "wrong_password")
+        refused.enqueue(claimed(), "wrong_password")
         await settle()
 
-    subject = Subject("session", "7", "a@example.com")
+    subject = AuditSubject("session", "7", "a@example.com")
     assert changes.entries == [
         AuditEntry(action="refused", subject=subject, after={"reason": "wrong_password"})
     ]
@@ -73,7 +73,7 @@ async def test_a_storm_is_recorded_in_part(storm, recorded):
     """Six of an account and 120 of a tenant in an hour."""
     async with running(FakeBuckets()) as (refused, changes):
         for each in storm:
-            refused.record(each, "wrong_password")
+            refused.enqueue(each, "wrong_password")
         await settle()
 
     assert len(changes.entries) == recorded
@@ -83,18 +83,18 @@ async def test_a_refusal_never_waits():
     """Rejections beyond a full queue are not recorded."""
     refused = RejectedLoginRecorder(FakeChanges(), FakeBuckets())
 
-    for user in range(MAX_WAITING + 10):
-        refused.record(claimed(user), "wrong_password")
+    for user in range(MAX_WAITING_PER_TENANT + 10):
+        refused.enqueue(claimed(user), "wrong_password")
 
 
 async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
     """Each has its own short queue, and they take turns."""
     changes = FakeChanges()
     refused = RejectedLoginRecorder(changes, FakeBuckets())
-    for user in range(MAX_WAITING + 10):
-        refused.record(claimed(user), "wrong_password")
-    refused.record(claimed(9999, "t2"), "wrong_password")
-    task = asyncio.ensure_future(refused.run())
+    for user in range(MAX_WAITING_PER_TENANT + 10):
+        refused.enqueue(claimed(user), "wrong_password")
+    refused.enqueue(claimed(9999, "t2"), "wrong_password")
+    task = asyncio.ensure_future(refused.record_forever())
     await settle()
     task.cancel()
     assert [entry.subject.id for entry in changes.entries].index("9999") < 5
@@ -103,8 +103,8 @@ async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
 async def test_recording_continues_after_a_failure():
     """The next login is recorded."""
     async with running(FakeBuckets(broken=1)) as (refused, changes):
-        refused.record(claimed(1), "disabled")
-        refused.record(claimed(2), "disabled")
+        refused.enqueue(claimed(1), "disabled")
+        refused.enqueue(claimed(2), "disabled")
         await settle()
 
     assert [entry.subject.id for entry in changes.entries] == ["2"]

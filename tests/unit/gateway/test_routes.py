@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.settings import SettingsInvalid
-from services.gateway.routes import Credential, Route, RouteTable
+from services.gateway.routes import CredentialType, Route, RouteTable
 from services.gateway.settings import parse_upstreams
 
 
@@ -35,7 +35,7 @@ def test_route_is_found(path: bytes, name: str, target: bytes) -> None:
     """A path finds its service, and what that is asked for."""
     route = RouteTable().find(path)
     assert route is not None
-    assert (route.name, route.target(path)) == (name, target)
+    assert (route.name, route.rewrite_path(path)) == (name, target)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_no_route(path: bytes) -> None:
 
 def test_longest_prefix_wins() -> None:
     """A line for a part of an API wins over the line for all of it."""
-    whole = Route(name="a", prefix=b"/api/", upstream="a", credential=Credential.NONE)
-    part = Route(name="b", prefix=b"/api/b/", upstream="b", credential=Credential.NONE)
+    whole = Route(name="a", prefix=b"/api/", upstream="a", credential=CredentialType.NONE)
+    part = Route(name="b", prefix=b"/api/b/", upstream="b", credential=CredentialType.NONE)
     table = RouteTable([whole, part])
     assert (table.find(b"/api/b/x"), table.find(b"/api/c")) == (part, whole)
 
@@ -100,4 +100,4 @@ def test_a_long_poll_is_known_by_its_path_and_wait(
     """Only where devices fetch commands, and only when they wait."""
     route = RouteTable().find(path)
     assert route is not None
-    assert route.wait(path, query) == seconds
+    assert route.read_poll_seconds(path, query) == seconds

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from services.gateway.tunnel import MAX_READ, MAX_WAITING, TunnelConnection
+from services.gateway.tunnel import MAX_READ, MAX_WAITING, TunnelEnd
 
 
 async def test_little_waits_for_a_client_that_does_not_keep_up() -> None:
@@ -15,7 +15,7 @@ async def test_little_waits_for_a_client_that_does_not_keep_up() -> None:
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
         outside.append(theirs)
-        ends.append((await loop.create_connection(TunnelConnection, sock=ours))[1])
+        ends.append((await loop.create_connection(TunnelEnd, sock=ours))[1])
     client, service = ends
     client.other, service.other = service, client
     said = bytes(range(256)) * 8192

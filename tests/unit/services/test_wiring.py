@@ -6,8 +6,8 @@ import pytest
 from litestar import Litestar
 
 from libs.common.identity import generate_keys
-from services.gateway.docs.catalogue import Catalogue
-from services.gateway.pages import Readiness, create_pages
+from services.gateway.docs.catalogue import DocumentCache
+from services.gateway.pages import ReadinessCache, create_pages_application
 from tests.apps import SERVICES, silent
 
 
@@ -15,7 +15,9 @@ def _gateway(_: str) -> Litestar:
     async def never(_: Litestar) -> None:
         """The application is not started."""
 
-    return create_pages(Readiness({}), Catalogue(None, {}, []), silent(), never)
+    return create_pages_application(
+        ReadinessCache({}), DocumentCache(None, {}, []), silent(), never
+    )
 
 
 @pytest.mark.parametrize("build", [*SERVICES.values(), _gateway], ids=[*SERVICES, "gateway"])

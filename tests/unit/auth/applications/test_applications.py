@@ -13,7 +13,7 @@ from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Caller, Kind, Principal
 from services.auth.applications.model import ApplicationUpdate, NewApplication
 from services.auth.applications.service import ApplicationService, parse_allow_list
-from services.auth.client_secrets import secret_matches
+from services.auth.client_secrets import matches_secret_hash
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, FakeChanges, application
 
 ID = 1_000_000
@@ -44,7 +44,7 @@ class Platform:
 
 
 def rotate(platform, tenant="t1"):
-    return platform.service.rotate(caller(tenant), ID)
+    return platform.service.rotate_secret(caller(tenant), ID)
 
 
 def delete(platform, tenant="t1"):
@@ -71,7 +71,7 @@ async def test_a_new_application_logs_in_with_the_secret_that_is_shown():
 
     stored = platform.store.known[5]
     assert (shown.application_id, shown.name, stored.generation) == (5, "meter", 1)
-    assert secret_matches(shown.client_secret, stored.secret_hash)
+    assert matches_secret_hash(shown.client_secret, stored.secret_hash)
     assert shown.client_secret not in repr(stored)
 
 
@@ -222,7 +222,7 @@ async def test_an_assignment_is_published_after_it_is_done():
     """A repetition after an interruption adds its entry, too."""
     platform = Platform(application())
     await platform.service.assign_device(caller(), ID, 7)
-    await platform.service.reclaim_device(caller(), ID, 7)
+    await platform.service.return_device(caller(), ID, 7)
     assert platform.log == [
         (ASSIGN_DEVICE, AssignDevice("t1", 7, ID, "first")),
         "device_given",

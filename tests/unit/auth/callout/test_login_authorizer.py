@@ -58,7 +58,7 @@ class FakeDevices:
 class FakeIntegrations:
     """A login of `lamps`."""
 
-    async def secret_hash(self, integration: str) -> str | None:
+    async def find_secret_hash(self, integration: str) -> str | None:
         return hash_secret(SECRET) if integration == "lamps" else None
 
 
@@ -105,7 +105,7 @@ class FakeRefusals:
     def __init__(self, told: list | None) -> None:
         self._told = [] if told is None else told
 
-    def record(self, claimed: Caller, reason: str) -> None:
+    def enqueue(self, claimed: Caller, reason: str) -> None:
         self._told.append((claimed.address, reason))
 
 

@@ -9,7 +9,7 @@ import pytest
 from libs.common.bus.nkeys import KeyKind, KeyPair
 from services.auth.callout import service
 from services.auth.callout.permissions import Admission, Permissions
-from services.auth.callout.service import CONCURRENT_LOGINS, Callout
+from services.auth.callout.service import MAX_CONCURRENT_LOGINS, Callout
 
 ISSUER = KeyPair.create(KeyKind.ACCOUNT)
 
@@ -84,11 +84,11 @@ def callout_of(authorizer: LoginAuthorizer, redis: Redis) -> Callout:
 
 async def test_log_ins_that_take_long_delay_no_other_tenant():
     """A device whose tenant is known from an earlier log-in does not wait for a crowd."""
-    crowd = [f"LOUD{number}" for number in range(CONCURRENT_LOGINS * 3)]
+    crowd = [f"LOUD{number}" for number in range(MAX_CONCURRENT_LOGINS * 3)]
     authorizer, answers = LoginAuthorizer(), list[str]()
     callout = callout_of(authorizer, Redis(**dict.fromkeys(crowd, "loud"), CALM1="calm"))
     await come(callout, *crowd, answers=answers)
-    assert len(authorizer.begun) == CONCURRENT_LOGINS // 2
+    assert len(authorizer.begun) == MAX_CONCURRENT_LOGINS // 2
     await come(callout, "CALM1", answers=answers)
     assert answers == ["CALM1"]
     authorizer.go_on.set()
@@ -98,11 +98,11 @@ async def test_log_ins_that_take_long_delay_no_other_tenant():
 
 async def test_names_that_never_logged_in_share_a_lane():
     """Many unknown names delay no known device."""
-    crowd = [f"LOUD{number}" for number in range(CONCURRENT_LOGINS)]
+    crowd = [f"LOUD{number}" for number in range(MAX_CONCURRENT_LOGINS)]
     authorizer, answers = LoginAuthorizer(), list[str]()
     callout = callout_of(authorizer, Redis(CALM1="calm"))
     await come(callout, "CALM2", *crowd, answers=answers)
-    assert len(authorizer.begun) == 1 + CONCURRENT_LOGINS // 2
+    assert len(authorizer.begun) == 1 + MAX_CONCURRENT_LOGINS // 2
     await come(callout, "CALM1", "CALM2", answers=answers)
     assert sorted(answers) == ["CALM1", "CALM2", "CALM2"]
     authorizer.go_on.set()
@@ -112,13 +112,13 @@ async def test_names_that_never_logged_in_share_a_lane():
 async def test_log_ins_beyond_the_lane_are_refused(monkeypatch: pytest.MonkeyPatch):
     """Those of another tenant are not."""
     monkeypatch.setattr(service, "MAX_WAITING_LOGINS", 2)
-    monkeypatch.setattr(service, "REJECTION_DELAY", 0)
-    crowd = [f"LOUD{number}" for number in range(CONCURRENT_LOGINS)]
+    monkeypatch.setattr(service, "REJECTION_DELAY_SECONDS", 0)
+    crowd = [f"LOUD{number}" for number in range(MAX_CONCURRENT_LOGINS)]
     authorizer, answers = LoginAuthorizer(), list[str]()
     callout = callout_of(authorizer, Redis(**dict.fromkeys(crowd, "loud"), CALM1="calm"))
     for user in crowd:
         await come(callout, user, answers=answers)
-    assert len(answers) == CONCURRENT_LOGINS - CONCURRENT_LOGINS // 2 - 2
+    assert len(answers) == MAX_CONCURRENT_LOGINS - MAX_CONCURRENT_LOGINS // 2 - 2
     await come(callout, "CALM1", answers=answers)
     assert answers[-1] == "CALM1"
     authorizer.go_on.set()

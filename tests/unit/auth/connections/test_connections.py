@@ -8,7 +8,7 @@ from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import Unavailable
 from libs.common.identity.device_keys import DeviceKeyCopy
 from services.auth.bus_credentials import (
-    BusCredentials,
+    BusCredentialLookup,
     derive_application_credential,
     derive_credential,
 )
@@ -30,7 +30,7 @@ class Admissions:
         self.kept.insert(0, AdmissionRecord(connection.server, connection.cid, name, at))
         return len(self.kept)
 
-    async def latest(self, user):
+    async def list_latest(self, user):
         return self.kept
 
 
@@ -92,7 +92,7 @@ async def test_connections_of_an_earlier_key_end_and_those_of_the_new_one_stay()
     await world.admit(OLD, "old")
     await world.admit(NEW, "new", most=9)
     for _ in range(2):
-        await world.connections.close("SN1")
+        await world.connections.close_revoked("SN1")
         assert world.live.open == {NEW}
 
 
@@ -101,7 +101,7 @@ async def test_connections_end_with_their_credential():
     world = World()
     await world.admit(NEW)
     world.current.names = set()
-    await world.connections.close("SN1")
+    await world.connections.close_revoked("SN1")
     assert world.live.open == set()
 
 
@@ -110,7 +110,7 @@ async def test_a_new_key_that_comes_while_connections_are_looked_for_keeps_its_o
     world = World()
     await world.admit(OLD, "old")
     world.live.late = NEW
-    await world.connections.close("SN1")
+    await world.connections.close_revoked("SN1")
     assert world.live.open == {NEW}
 
 
@@ -119,7 +119,7 @@ async def test_connections_that_cannot_be_closed_are_reported():
     world = World()
     world.live.away = True
     with pytest.raises(Unavailable):
-        await world.connections.close("SN1")
+        await world.connections.close_revoked("SN1")
 
 
 async def test_a_user_has_so_many_connections_and_no_more():
@@ -152,7 +152,7 @@ class Keys:
     async def get(self, sn):
         return DeviceKeyCopy(sn, 1, "t1", "hash", ["0A", "0B"]) if sn == "SN1" else None
 
-    async def secret_hash(self, integration):
+    async def find_secret_hash(self, integration):
         return "hash" if integration == "lamps" else None
 
     async def login(self, access_key, secret=None):
@@ -176,7 +176,7 @@ class Keys:
 async def test_each_user_has_the_credentials_of_its_kind(user, changes, expected):
     """An SN that looks like a client id is an SN; a device has a key and certificates."""
     keys = Keys()
-    known = BusCredentials(keys, FakeApplications(application(**changes)), keys, keys)
+    known = BusCredentialLookup(keys, FakeApplications(application(**changes)), keys, keys)
     assert await known.list_credentials(user) == expected
 
 

@@ -50,16 +50,16 @@ class Platform:
             for number, (name, menus) in enumerate(self._roles.items())
         }
 
-    async def settings(self, tenant, session) -> TenantSettings:
+    async def get_settings(self, tenant, session) -> TenantSettings:
         return TenantSettings(viewers_may_command=True, notice=False)
 
-    async def version(self, tenant, session) -> int:
+    async def get_access_version(self, tenant, session) -> int:
         return self._version
 
     async def list_function_codes(self, tenant, menus, session) -> frozenset[str]:
         return frozenset({1: "device.view", 2: "own.code"}[menu] for menu in menus)
 
-    async def ids_by_type(self, tenant, roles, session) -> dict[ResourceType, frozenset[Any]]:
+    async def list_ids_by_type(self, tenant, roles, session) -> dict[ResourceType, frozenset[Any]]:
         return self._ids
 
 

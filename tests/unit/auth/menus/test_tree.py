@@ -2,7 +2,7 @@
 
 from libs.common.identity.functions import Function
 from services.auth.accounts.roles import INITIAL_MENUS, Menu, MenuType
-from services.auth.menus import build_tree, flatten_menus, select_with_ancestors
+from services.auth.menus import build_menu_tree, flatten_menus, select_with_ancestors
 
 
 def menu(menu_id: int, parent: int | None = None) -> Menu:
@@ -30,7 +30,7 @@ def test_a_flat_list_shows_ids_as_strings() -> None:
 def test_a_tree_has_children_below_their_parents() -> None:
     """At any depth, in the order of the list, whether parents come first or last."""
     for menus in (MENU_LIST, MENU_LIST[::-1]):
-        roots = build_tree(menus)
+        roots = build_menu_tree(menus)
         first = next(node for node in roots if node.menu_id == "1")
         nested = next(node for node in first.children if node.menu_id == "2")
 
@@ -42,7 +42,7 @@ def test_a_tree_has_children_below_their_parents() -> None:
 
 def test_an_entry_without_its_parent_is_a_root() -> None:
     """A part of the tree is a tree."""
-    assert [node.menu_id for node in build_tree([menu(3, 2), menu(4, 3)])] == ["3"]
+    assert [node.menu_id for node in build_menu_tree([menu(3, 2), menu(4, 3)])] == ["3"]
 
 
 def test_parent_pages_of_granted_entries_are_included() -> None:

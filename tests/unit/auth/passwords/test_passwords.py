@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import InvalidInput, TooManyRequests
 from services.auth import passwords as hashing
-from services.auth.passwords import MAX_WAITING_HASHES, PasswordHashes
+from services.auth.passwords import MAX_WAITING_HASHES, PasswordHasherPool
 from services.auth.users.rules import (
     generate_password,
     validate_email,
@@ -105,7 +105,7 @@ def test_a_nickname_has_1_to_127_printable_characters():
 
 async def test_a_hash_matches_its_password_only():
     """No hash at all matches nothing, and costs the same."""
-    hashes = PasswordHashes(threads=1)
+    hashes = PasswordHasherPool(threads=1)
 
     stored = await hashes.hash("t1", "Passw0rd")
 
@@ -118,13 +118,13 @@ async def test_a_hash_matches_its_password_only():
 
 async def test_a_hash_of_other_parameters_is_renewed():
     """At the next log-in."""
-    hashes = PasswordHashes(threads=1)
+    hashes = PasswordHasherPool(threads=1)
 
     weaker = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash("Passw0rd")
 
-    renewed = await hashes.renewed("Passw0rd", weaker)
+    renewed = await hashes.rehash_if_outdated("Passw0rd", weaker)
     assert renewed is not None
-    assert await hashes.renewed("Passw0rd", renewed) is None
+    assert await hashes.rehash_if_outdated("Passw0rd", renewed) is None
     assert await hashes.matches("Passw0rd", renewed)
     hashes.close()
 
@@ -154,7 +154,7 @@ def slow(monkeypatch) -> SlowHasher:
 
 async def test_new_passwords_delay_a_log_in_by_one_hash(slow):
     """However many callers create users, of its own tenant or of others."""
-    hashes = PasswordHashes(threads=1)
+    hashes = PasswordHasherPool(threads=1)
     creating = [
         asyncio.ensure_future(hashes.hash(f"t{number % 3}", "x")) for number in range(3 * 64)
     ]
@@ -171,7 +171,7 @@ async def test_new_passwords_delay_a_log_in_by_one_hash(slow):
 
 async def test_new_passwords_of_tenants_are_hashed_in_turns(slow):
     """One that comes behind a crowd of another tenant waits for a few hashes, not for all."""
-    hashes = PasswordHashes(threads=1)
+    hashes = PasswordHasherPool(threads=1)
     crowd = [asyncio.ensure_future(hashes.hash("loud", "x")) for _ in range(64)]
     await asyncio.sleep(0)
     other = asyncio.ensure_future(hashes.hash("quiet", "x"))
@@ -186,7 +186,7 @@ async def test_new_passwords_of_tenants_are_hashed_in_turns(slow):
 
 async def test_new_passwords_beyond_the_queue_of_a_tenant_are_refused(slow):
     """A bounded number waits; one that gives up makes no room before its thread is free."""
-    hashes = PasswordHashes(threads=1)
+    hashes = PasswordHasherPool(threads=1)
     waiting = [
         asyncio.ensure_future(hashes.hash("loud", "x")) for _ in range(1 + MAX_WAITING_HASHES)
     ]

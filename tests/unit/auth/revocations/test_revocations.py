@@ -4,7 +4,7 @@ import pytest
 
 from libs.common.errors import Unavailable
 from libs.common.identity import Kind
-from services.auth.revocations import SETTLE_SECONDS, Revocation, Revoker
+from services.auth.revocations import SECOND_APPLY_SECONDS, Revocation, RevocationApplier
 from tests.unit.auth.fakes import FakeTokens
 
 
@@ -15,11 +15,11 @@ class FakeIntents:
         self.written = dict(enumerate(revocations))
         self.postponed: set[int] = set()
 
-    async def list_older(self, seconds, tenant):
-        assert (seconds, tenant) == (SETTLE_SECONDS, "t")
+    async def list_turn(self, seconds, tenant):
+        assert (seconds, tenant) == (SECOND_APPLY_SECONDS, "t")
         return [item for item in self.written.items() if item[0] not in self.postponed]
 
-    async def postpone(self, identity):
+    async def reset_age(self, identity):
         self.postponed.add(identity)
 
     async def remove(self, identity):
@@ -33,7 +33,7 @@ class FakeCopies:
         self.dropped: list[str] = []
         self.broken = broken
 
-    async def drop(self, sn):
+    async def delete(self, sn):
         if self.broken:
             raise ConnectionError
         self.dropped.append(sn)
@@ -46,16 +46,16 @@ class FakeConnections:
         self.away = set(away)
         self.closed: list[tuple[str, bool]] = []
 
-    async def close(self, user, *, ask_servers=False):
+    async def close_revoked(self, user, *, ask_servers=False):
         if user in self.away:
             raise Unavailable("away")
         self.closed.append((user, ask_servers))
 
 
-async def settle(revoker: Revoker, intents: FakeIntents) -> int:
+async def settle(revoker: RevocationApplier, intents: FakeIntents) -> int:
     """Apply old revocations again; return their number."""
     before = len(intents.written)
-    async for _ in revoker.settle(intents, "t"):
+    async for _ in revoker.reapply_old(intents, "t"):
         pass
     return before - len(intents.written)
 
@@ -65,7 +65,7 @@ async def test_stored_revocations_are_applied_and_deleted():
     tokens, copies = FakeTokens(), FakeCopies()
     intents = FakeIntents(Revocation(Kind.APPLICATION, "7", 2), Revocation(Kind.DEVICE, "SN1"))
 
-    settled = await settle(Revoker(tokens, copies, FakeConnections()), intents)
+    settled = await settle(RevocationApplier(tokens, copies, FakeConnections()), intents)
 
     assert (settled, intents.written) == (2, {})
     assert tokens.log == [("revoked", Kind.APPLICATION, "7", 2)]
@@ -77,7 +77,9 @@ async def test_failed_revocations_are_kept():
     intents = FakeIntents(Revocation(Kind.DEVICE, "SN1"))
 
     with pytest.raises(ConnectionError):
-        await settle(Revoker(FakeTokens(), FakeCopies(broken=True), FakeConnections()), intents)
+        await settle(
+            RevocationApplier(FakeTokens(), FakeCopies(broken=True), FakeConnections()), intents
+        )
 
     assert len(intents.written) == 1
 
@@ -85,7 +87,7 @@ async def test_failed_revocations_are_kept():
 async def test_connections_are_closed_at_once_and_looked_for_at_the_servers_later():
     """The one is quick, the other thorough."""
     connections = FakeConnections()
-    revoker = Revoker(FakeTokens(), FakeCopies(), connections)
+    revoker = RevocationApplier(FakeTokens(), FakeCopies(), connections)
     revocation = Revocation(Kind.DEVICE, "SN1", user="Sn1")
 
     await revoker.apply(revocation)
@@ -98,7 +100,7 @@ async def test_connections_are_closed_at_once_and_looked_for_at_the_servers_late
 async def test_connections_that_cannot_be_closed_are_closed_later():
     """The credential is dead all the same, and others do not wait."""
     connections, copies = FakeConnections("A"), FakeCopies()
-    revoker = Revoker(FakeTokens(), copies, connections)
+    revoker = RevocationApplier(FakeTokens(), copies, connections)
     intents = FakeIntents(*(Revocation(Kind.DEVICE, sn, user=sn) for sn in "AB"))
 
     await revoker.apply(intents.written[0])

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from libs.common.errors import ThingwayError, Unauthenticated
 from services.auth.sign_in.token_requests import (
-    ClientCredentials,
+    ClientCredentialsGrant,
     PasswordGrant,
-    RefreshGrant,
-    read_grant,
+    UserRefreshGrant,
+    parse_user_grant,
 )
 
 FORM = "application/x-www-form-urlencoded"
-CLIENT = ClientCredentials("iab", "milesight*iab")
+CLIENT = ClientCredentialsGrant("iab", "milesight*iab")
 
 
 def test_both_grants_are_read_from_forms_and_json():
@@ -29,8 +29,8 @@ def test_both_grants_are_read_from_forms_and_json():
         b'"client_secret":"milesight*iab","username":null,"scope":1}'
     )
 
-    assert read_grant(FORM, form) == PasswordGrant(CLIENT, "a@b.de", "P+1")
-    assert read_grant("application/json", json) == RefreshGrant(CLIENT, "r")
+    assert parse_user_grant(FORM, form) == PasswordGrant(CLIENT, "a@b.de", "P+1")
+    assert parse_user_grant("application/json", json) == UserRefreshGrant(CLIENT, "r")
 
 
 @pytest.mark.parametrize("name", ["username", "password", "client_id", "client_secret"])
@@ -52,7 +52,7 @@ def test_each_fault_is_a_401_that_names_its_field(name, change):
     pairs += [(name, "again")] if change == "twice" else []
 
     with pytest.raises(Unauthenticated, match=f"^invalid_request:{name}") as caught:
-        read_grant(FORM, urlencode(pairs).encode())
+        parse_user_grant(FORM, urlencode(pairs).encode())
 
     assert caught.value.field == name
 
@@ -62,7 +62,7 @@ def test_no_body_is_our_fault(body, content_type):
     """Any body is accepted or rejected with a 4xx error."""
     status = 200
     try:
-        read_grant(content_type, body)
+        parse_user_grant(content_type, body)
     except ThingwayError as error:
         status = error.status
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from libs.common.errors import InvalidInput, MalformedRequest, ThingwayError, UnsupportedMedia
 from services.auth.sign_in.token_requests import (
     FORM_TYPES,
-    ClientCredentials,
-    RefreshToken,
-    read_token_request,
+    ApplicationRefreshGrant,
+    ClientCredentialsGrant,
+    parse_application_grant,
 )
 
 FORM = FORM_TYPES[0]
@@ -25,9 +25,9 @@ def test_both_grants_are_read():
     plain = b"grant_type=refresh_token&refresh_token=r"
     refresh = b'{"grant_type": "refresh_token", "refresh_token": "r", "client_id": "c"}'
 
-    assert read_token_request(FORM, credentials) == ClientCredentials("a b", "c+d")
-    assert read_token_request("application/json", refresh) == RefreshToken("r", "c")
-    assert read_token_request(None, plain) == RefreshToken("r")
+    assert parse_application_grant(FORM, credentials) == ClientCredentialsGrant("a b", "c+d")
+    assert parse_application_grant("application/json", refresh) == ApplicationRefreshGrant("r", "c")
+    assert parse_application_grant(None, plain) == ApplicationRefreshGrant("r")
 
 
 @pytest.mark.parametrize("name", ["client_id", "client_secret"])
@@ -43,7 +43,7 @@ def test_each_fault_names_its_field(name, change):
     pairs += [(name, "again")] if change == "twice" else []
 
     with pytest.raises(InvalidInput) as caught:
-        read_token_request(FORM, urlencode(pairs).encode())
+        parse_application_grant(FORM, urlencode(pairs).encode())
 
     assert (caught.value.status, caught.value.field) == (400, name)
 
@@ -52,14 +52,14 @@ def test_each_fault_names_its_field(name, change):
 def test_a_broken_form_is_malformed(body):
     """Broken escapes, foreign bytes and names without values."""
     with pytest.raises(MalformedRequest):
-        read_token_request(FORM, body)
+        parse_application_grant(FORM, body)
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/xml; charset=utf-8", " "])
 def test_other_types_are_unsupported(content_type):
     """415 says which type is read."""
     with pytest.raises(UnsupportedMedia, match="x-www-form-urlencoded"):
-        read_token_request(content_type, b"")
+        parse_application_grant(content_type, b"")
 
 
 @given(st.binary(max_size=300), st.sampled_from([*FORM_TYPES, "application/json"]))
@@ -67,7 +67,7 @@ def test_no_body_is_our_fault(body, content_type):
     """Any body is accepted or rejected with a 4xx error."""
     status = 200
     try:
-        read_token_request(content_type, body)
+        parse_application_grant(content_type, body)
     except ThingwayError as error:
         status = error.status
 
@@ -79,6 +79,6 @@ def test_every_text_travels_through_a_form(client_id, secret):
     """Percent-encoded text is decoded unchanged."""
     fields = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
 
-    read = read_token_request(FORM, urlencode(fields).encode())
+    read = parse_application_grant(FORM, urlencode(fields).encode())
 
-    assert read == ClientCredentials(client_id, secret)
+    assert read == ClientCredentialsGrant(client_id, secret)

@@ -5,19 +5,19 @@ from typing import Any
 import pytest
 
 from libs.common.settings import SettingsInvalid
-from services.gateway.access.addresses import Origin, TrustedProxies
+from services.gateway.access.addresses import ClientOrigin, TrustedProxies
 
 
-def origin(proxies: str, peer: str, **fields: str) -> Origin:
+def origin(proxies: str, peer: str, **fields: str) -> ClientOrigin:
     headers = {name.replace("_", "-").encode(): value.encode() for name, value in fields.items()}
     scope: Any = {"client": (peer, 1), "scheme": "http"}
-    return TrustedProxies(proxies).origin(scope, {b"host": b"here"} | headers)
+    return TrustedProxies(proxies).find_origin(scope, {b"host": b"here"} | headers)
 
 
 def test_forwarded_addresses_are_ignored_by_default() -> None:
     """Without trusted proxies the peer is the client, whatever the header contains."""
     found = origin("", "1.1.1.1", x_forwarded_for="2.2.2.2", x_forwarded_proto="https")
-    assert found == Origin("1.1.1.1", "1.1.1.1", "http", "here")
+    assert found == ClientOrigin("1.1.1.1", "1.1.1.1", "http", "here")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_foreign_peer_is_not_believed() -> None:
 )
 def test_limit_key(address: str, key: str) -> None:
     """An IPv6 client is limited with its network: it has 2^64 addresses."""
-    assert Origin(address, "", "", "").limit_key == key
+    assert ClientOrigin(address, "", "", "").rate_limit_key == key
 
 
 def test_an_invalid_setting_is_named() -> None:

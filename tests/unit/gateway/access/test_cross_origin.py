@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from libs.common.settings import SettingsInvalid
-from services.gateway.access.cross_origin import CrossOrigin
+from services.gateway.access.cross_origin import AllowedOrigins
 
 PAGE = b"https://console.example.com"
 
@@ -18,7 +18,7 @@ async def told(setting: str, origin: bytes | None) -> list[tuple[bytes, bytes]]:
         sent.append(message)
 
     scope: Any = {"headers": [(b"host", b"a")] + ([(b"origin", origin)] if origin else [])}
-    tell = CrossOrigin(setting).add_headers(scope, send)
+    tell = AllowedOrigins(setting).add_headers_on_send(scope, send)
     await tell({"type": "http.response.start", "status": 200, "headers": []})
     await tell({"type": "http.response.body", "body": b""})
     return list(sent[0]["headers"])
@@ -53,8 +53,8 @@ async def test_anybody_may_call_without_logins() -> None:
 
 def test_off_as_settings_come() -> None:
     """Then nothing is added to answers."""
-    assert not CrossOrigin().on
-    assert not CrossOrigin().allows(PAGE)
+    assert not AllowedOrigins().on
+    assert not AllowedOrigins().allows(PAGE)
 
 
 @pytest.mark.parametrize(
@@ -63,4 +63,4 @@ def test_off_as_settings_come() -> None:
 def test_an_invalid_origin_is_rejected_at_the_start(text: str) -> None:
     """No browser sends such an `Origin`, so the setting is a mistake."""
     with pytest.raises(SettingsInvalid, match="THINGWAY_ALLOWED_ORIGINS"):
-        CrossOrigin(text)
+        AllowedOrigins(text)

@@ -10,8 +10,12 @@ from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
 from libs.common.identity.tokens import TokenReader
 from services.gateway.access import gatekeeper
-from services.gateway.access.addresses import Origin
-from services.gateway.access.gatekeeper import ADDRESS_ADMISSIONS, Gatekeeper, Limits
+from services.gateway.access.addresses import ClientOrigin
+from services.gateway.access.gatekeeper import (
+    MAX_ADDRESS_ADMISSIONS,
+    RateLimiters,
+    RequestAdmission,
+)
 from services.gateway.rates import RateLimiter
 from services.gateway.routes import RouteTable
 
@@ -32,7 +36,7 @@ class Busy:
         """Answer, or wait."""
         if key == CROWD:
             self.asked += 1
-            if self.asked == ADDRESS_ADMISSIONS:
+            if self.asked == MAX_ADDRESS_ADMISSIONS:
                 self.full.set()
             await self.open.wait()
 
@@ -43,35 +47,37 @@ def busy() -> Busy:
 
 
 @pytest.fixture
-def keeper(busy: Busy) -> Gatekeeper:
+def keeper(busy: Busy) -> RequestAdmission:
     limiter = cast("RateLimiter", busy)
     readers = cast("TokenReader", None), cast("DeviceKeyReader", None), cast("AccessReader", None)
-    return Gatekeeper(*readers, Limits(limiter, limiter, limiter))
+    return RequestAdmission(*readers, RateLimiters(limiter, limiter, limiter))
 
 
-async def come(keeper: Gatekeeper, address: str) -> None:
+async def come(keeper: RequestAdmission, address: str) -> None:
     route = RouteTable().find(PATH)
     assert route is not None
-    await keeper.admit(route, PATH, Origin(address, address, "http", "here"), None, None)
+    await keeper.admit(route, PATH, ClientOrigin(address, address, "http", "here"), None, None)
 
 
-async def test_lookups_of_one_address_do_not_delay_others(busy: Busy, keeper: Gatekeeper) -> None:
+async def test_lookups_of_one_address_do_not_delay_others(
+    busy: Busy, keeper: RequestAdmission
+) -> None:
     """Only a few of one address run at the same time; requests of another address pass them."""
-    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(ADDRESS_ADMISSIONS * 3)]
+    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(MAX_ADDRESS_ADMISSIONS * 3)]
     await busy.full.wait()
     await come(keeper, OTHER)
-    assert busy.asked == ADDRESS_ADMISSIONS
+    assert busy.asked == MAX_ADDRESS_ADMISSIONS
     busy.open.set()
     await asyncio.gather(*crowd)
-    assert busy.asked == ADDRESS_ADMISSIONS * 3
+    assert busy.asked == MAX_ADDRESS_ADMISSIONS * 3
 
 
 async def test_a_lookup_that_waits_too_long_is_rejected(
-    busy: Busy, keeper: Gatekeeper, monkeypatch: pytest.MonkeyPatch
+    busy: Busy, keeper: RequestAdmission, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its error is that of too many requests of its address."""
-    monkeypatch.setattr(gatekeeper, "MAX_TURN_WAIT", 0)
-    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(ADDRESS_ADMISSIONS)]
+    monkeypatch.setattr(gatekeeper, "MAX_TURN_WAIT_SECONDS", 0)
+    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(MAX_ADDRESS_ADMISSIONS)]
     await busy.full.wait()
     with pytest.raises(TooManyRequests, match="this address"):
         await come(keeper, CROWD)

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from libs.common.http.document import CALLER_EXTENSION
-from services.gateway.docs.document import Api, extract_api, merge
-from services.gateway.routes import ROUTES, Credential, Route
+from services.gateway.docs.document import ApiPart, extract_api, merge_documents
+from services.gateway.routes import ROUTES, CredentialType, Route
 
-EXTRA = Route(name="x", prefix=b"/x/", upstream="x", credential=Credential.TOKEN)
+EXTRA = Route(name="x", prefix=b"/x/", upstream="x", credential=CredentialType.TOKEN)
 
 
 def document(path: str, **schemas: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def test_clashing_components_are_kept_apart() -> None:
     """A name that two services use for different things means each its own afterwards."""
     device = document("/device/openapi/v1/a", Answer={"type": "object"})
     other = document("/x/a", Answer={"type": "string"})
-    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
+    merged = merge_documents({"device": device, "x": other}, (*ROUTES, EXTRA))
     assert answer_of(merged, "/device/openapi/v1/a") == {"type": "object"}
     assert answer_of(merged, "/x/a") == {"type": "string"}
 
@@ -43,7 +43,7 @@ def test_components_that_refer_to_clashing_ones_are_kept_apart() -> None:
     shared = {"items": {"$ref": "#/components/schemas/Item"}}
     device = document("/device/openapi/v1/a", Answer=shared, Item={"type": "object"})
     other = document("/x/a", Answer=shared, Item={"type": "string"})
-    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
+    merged = merge_documents({"device": device, "x": other}, (*ROUTES, EXTRA))
     first, second = answer_of(merged, "/device/openapi/v1/a"), answer_of(merged, "/x/a")
     schemas = merged["components"]["schemas"]
     items = [schemas[one["items"]["$ref"].rpartition("/")[2]]["type"] for one in (first, second)]
@@ -54,7 +54,7 @@ def test_equal_components_stay_one() -> None:
     """A definition that services share is not doubled."""
     device = document("/device/openapi/v1/a", Answer={"type": "object"})
     other = document("/x/a", Answer={"type": "object"})
-    merged = merge({"device": device, "x": other}, (*ROUTES, EXTRA))
+    merged = merge_documents({"device": device, "x": other}, (*ROUTES, EXTRA))
     assert set(merged["components"]["schemas"]) == {
         "Answer",
         "GatewayError",
@@ -68,7 +68,7 @@ def test_tags_tell_api_and_resource() -> None:
     for given in (device, console):
         next(iter(given["paths"].values()))["get"]["tags"] = ["Devices"]
     device["paths"] |= console["paths"]
-    merged = merge({"device": device}, ROUTES)
+    merged = merge_documents({"device": device}, ROUTES)
     assert merged["tags"] == [{"name": "Device API: Devices"}, {"name": "Management API: Devices"}]
     assert merged["paths"]["/device"]["get"]["tags"] == ["Management API: Devices"]
 
@@ -78,8 +78,8 @@ def test_an_api_alone() -> None:
     shared = {"properties": {"item": {"$ref": "#/components/schemas/Item"}}}
     device = document("/device/openapi/v1/a", Answer=shared, Item={"type": "string"})
     other = document("/user", Answer=shared, Item={"type": "string"}, Unused={"type": "object"})
-    merged = merge({"device": device, "auth": other}, ROUTES)
-    found = extract_api(merged, Api.MANAGEMENT)
+    merged = merge_documents({"device": device, "auth": other}, ROUTES)
+    found = extract_api(merged, ApiPart.MANAGEMENT)
     assert list(found["paths"]) == ["/user"]
     assert set(found["components"]["schemas"]) == {"Answer", "Item", "GatewayConsoleError"}
     assert [tag["name"] for tag in found["tags"]] == ["Management API: Auth"]
@@ -88,7 +88,7 @@ def test_an_api_alone() -> None:
 
 def test_every_reference_leads_somewhere() -> None:
     """The responses that the gateway adds are among the components."""
-    merged = merge({"device": document("/device/openapi/v1/a", Answer={})}, ROUTES)
+    merged = merge_documents({"device": document("/device/openapi/v1/a", Answer={})}, ROUTES)
     responses = merged["paths"]["/device/openapi/v1/a"]["get"]["responses"]
     names = [entry["$ref"].rpartition("/")[2] for entry in responses.values() if "$ref" in entry]
     assert names
@@ -118,7 +118,7 @@ def test_the_security_of_an_operation_names_its_callers(
     given = document(path, Answer={})
     if caller:
         given["paths"][path]["get"][CALLER_EXTENSION] = caller
-    operation = merge({service: given}, ROUTES)["paths"][path]["get"]
+    operation = merge_documents({service: given}, ROUTES)["paths"][path]["get"]
     assert operation["security"] == security
     assert CALLER_EXTENSION not in operation
 
@@ -126,7 +126,7 @@ def test_the_security_of_an_operation_names_its_callers(
 def test_refusals_wear_the_envelope_of_their_api() -> None:
     """A refusal of the gateway is documented in the envelope that it is answered in."""
     given = {"auth": document("/user", Answer={}), "device": document("/ingest/v1/a", Answer={})}
-    merged = merge(given, ROUTES)
+    merged = merge_documents(given, ROUTES)
 
     def codes(path: str) -> list[str]:
         entry = merged["paths"][path]["get"]["responses"]["401"]["$ref"].rpartition("/")[2]
@@ -141,5 +141,5 @@ def test_refusals_wear_the_envelope_of_their_api() -> None:
 def test_documents_are_not_changed() -> None:
     """The documents of services stay unchanged, because they are merged again later."""
     device = document("/device/openapi/v1/a", Answer={})
-    merge({"device": device}, ROUTES)
+    merge_documents({"device": device}, ROUTES)
     assert device == document("/device/openapi/v1/a", Answer={})

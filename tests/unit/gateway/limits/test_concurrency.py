@@ -10,11 +10,11 @@ from libs.common.errors import TooManyRequests
 from libs.common.identity import Kind, Principal
 from libs.common.limits import tenants as module
 from libs.common.limits.tenants import HeldSlots
-from services.gateway.concurrency import Bounds, ConcurrencyLimiter, UseKind
+from services.gateway.concurrency import ConcurrencyLimiter, ProcessCapacity, UseKind
 from services.gateway.routes import RouteTable
 
 LIMITS = Limits(requests=3, each_requests=2, polls=3, each_polls=2, websockets=3, each_websockets=2)
-BOUNDS = Bounds(requests=100, polls=100, websockets=100, address_requests=2)
+BOUNDS = ProcessCapacity(requests=100, polls=100, websockets=100, address_requests=2)
 
 
 class Known:
@@ -27,7 +27,7 @@ class Known:
         return self._limits
 
 
-def limiter(limits: Limits = LIMITS, bounds: Bounds = BOUNDS) -> ConcurrencyLimiter:
+def limiter(limits: Limits = LIMITS, bounds: ProcessCapacity = BOUNDS) -> ConcurrencyLimiter:
     return ConcurrencyLimiter(Known(limits), bounds)
 
 
@@ -89,7 +89,7 @@ def test_rejected_requests_are_not_counted() -> None:
 
 def test_no_tenant_takes_more_than_three_quarters_of_a_process() -> None:
     """Whatever its limits are."""
-    hand = limiter(Limits(), Bounds(requests=8, polls=8, websockets=8, address_requests=2))
+    hand = limiter(Limits(), ProcessCapacity(requests=8, polls=8, websockets=8, address_requests=2))
     for number in range(6):
         hand.acquire("polls", device(str(number)))
     with pytest.raises(TooManyRequests, match="6 polls"):
@@ -99,7 +99,7 @@ def test_no_tenant_takes_more_than_three_quarters_of_a_process() -> None:
 
 def test_anonymous_requests_are_counted_by_address_by_hook_and_together() -> None:
     """They get half of a service's requests. All callers of a hook count as one."""
-    hand = limiter(bounds=Bounds(requests=10, polls=1, websockets=1, address_requests=2))
+    hand = limiter(bounds=ProcessCapacity(requests=10, polls=1, websockets=1, address_requests=2))
     table = RouteTable()
 
     def take(path: bytes, address: str) -> HeldSlots:
@@ -140,7 +140,7 @@ async def test_the_use_of_tenant_and_principal_is_reported() -> None:
 
 def test_sockets_without_a_login_leave_room_for_others() -> None:
     """One address has an eighth of them, all together half; those with a login are apart."""
-    hand = limiter(bounds=Bounds(requests=1, polls=1, websockets=16, address_requests=1))
+    hand = limiter(bounds=ProcessCapacity(requests=1, polls=1, websockets=16, address_requests=1))
     held = [hand.acquire_anonymous_websocket("a") for _ in range(2)]
     with pytest.raises(TooManyRequests, match="one address"):
         hand.acquire_anonymous_websocket("a")

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.errors import MalformedRequest
 from libs.common.http.static import choose_coding
-from services.gateway.proxy.coding import UnknownCoding, decoder, encoder_for
+from services.gateway.proxy.coding import UnsupportedCoding, create_decoder, create_encoder
 
 TEXT = b'{"temperature": 21.5}' * 20_000
 
@@ -32,7 +32,7 @@ def raw(content: bytes) -> bytes:
 )
 def test_a_body_is_decoded_in_small_pieces(coding: bytes, encoded: bytes, size: int) -> None:
     """Whatever the parts are in which it comes."""
-    found = decoder(coding)
+    found = create_decoder(coding)
     assert found is not None
     parts = [encoded[at : at + size] for at in range(0, len(encoded), size)]
     pieces = [
@@ -51,7 +51,7 @@ def test_a_body_is_decoded_in_small_pieces(coding: bytes, encoded: bytes, size: 
 )
 def test_a_wrongly_encoded_body_is_rejected(body: bytes) -> None:
     """A wrong, an incomplete and a too long body are errors of the client."""
-    found = decoder(b"gzip")
+    found = create_decoder(b"gzip")
     assert found is not None
     with pytest.raises(MalformedRequest, match="gzip"):
         list(found.decode(body, more=False))
@@ -59,10 +59,10 @@ def test_a_wrongly_encoded_body_is_rejected(body: bytes) -> None:
 
 def test_codings_that_are_known() -> None:
     """`identity` is a plain body; one that nobody decodes is refused by name."""
-    assert decoder(b"identity") is None
+    assert create_decoder(b"identity") is None
     for name in (b"br", b"gzip, gzip", b"zstd"):
-        with pytest.raises(UnknownCoding, match="send gzip, deflate") as refused:
-            decoder(name)
+        with pytest.raises(UnsupportedCoding, match="send gzip, deflate") as refused:
+            create_decoder(name)
         assert refused.value.field == "Content-Encoding"
 
 
@@ -94,7 +94,7 @@ def test_an_answer_is_encoded_part_by_part(coding: bytes) -> None:
         (b"content-length", b"5000"),
         (b"etag", b'"x"'),
     ]
-    encode = encoder_for(fields, {b"accept-encoding": coding}, "GET")
+    encode = create_encoder(fields, {b"accept-encoding": coding}, "GET")
     assert encode is not None
     assert sorted(fields) == [
         (b"content-encoding", coding),
@@ -121,5 +121,5 @@ def test_an_answer_is_encoded_part_by_part(coding: bytes) -> None:
 def test_an_answer_that_goes_as_it_is(fields: dict[bytes, bytes], method: str, tells: bool) -> None:
     """Small ones, those that would not become smaller, and those without a body."""
     given = list(fields.items())
-    assert encoder_for(given, {b"accept-encoding": b"gzip"}, method) is None
+    assert create_encoder(given, {b"accept-encoding": b"gzip"}, method) is None
     assert ((b"vary", b"Accept-Encoding") in given) == tells

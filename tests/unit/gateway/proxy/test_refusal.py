@@ -41,7 +41,7 @@ class Client:
         """Refuse a request of the client; give the fields of the answer."""
         body = RequestBody(self.receive, fields, 10)
         error = Unauthenticated("who are you")
-        await refusal.reject(self.send, error, path="/x", request_id="1", body=body)
+        await refusal.send_error(self.send, error, path="/x", request_id="1", body=body)
         content = b"".join(message["body"] for message in self.answer[1:])
         found = dict(self.answer[0]["headers"])
         assert (len(content), self.answer[-1]["more_body"]) == (
@@ -70,7 +70,7 @@ async def test_endless_body_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatc
     assert client.taken == 20
 
 
-@pytest.mark.parametrize("bound", ["SILENCE_SECONDS", "LINGER_SECONDS"])
+@pytest.mark.parametrize("bound", ["SILENCE_SECONDS", "MAX_DISCARD_SECONDS"])
 async def test_silent_client_is_not_waited_for(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends no more is left after a while."""
     monkeypatch.setattr(refusal, bound, 0.05)
@@ -81,7 +81,7 @@ async def test_silent_client_is_not_waited_for(bound: str, monkeypatch: pytest.M
 
 async def test_slow_client_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends a little now and then is left after a while, too."""
-    monkeypatch.setattr(refusal, "LINGER_SECONDS", 0.05)
+    monkeypatch.setattr(refusal, "MAX_DISCARD_SECONDS", 0.05)
     monkeypatch.setattr(refusal, "MAX_SKIPPED_BYTES", float("inf"))
     client = Client(None)
     await client.refused()
@@ -92,7 +92,7 @@ async def test_client_that_awaits_a_go_ahead_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its body does not come, so the end does; not even a small one leaves the connection."""
-    for bound in ("SILENCE_SECONDS", "LINGER_SECONDS"):
+    for bound in ("SILENCE_SECONDS", "MAX_DISCARD_SECONDS"):
         monkeypatch.setattr(refusal, bound, 600.0)
     client = Client(0)
     fields = {b"content-length": b"4", b"expect": b"100-Continue"}

@@ -7,16 +7,16 @@ import pytest
 from libs.common.bus.accounts import INTEGRATION_SUBJECTS, PULL_SUBJECT
 from libs.common.limits.meter import BURST_SECONDS
 from services.gateway.relay import service as module
-from services.gateway.relay.rules import RejectedError, Sender
+from services.gateway.relay.rules import MessageSender, RejectedError
 from services.gateway.relay.service import (
-    FLOOD_SECONDS,
-    INTEGRATION_REQUEST_RATE,
-    REQUEST_RATE,
+    MAX_ANSWERED_EXCESS_SECONDS,
+    MAX_INTEGRATION_REQUESTS_PER_SECOND,
+    MAX_REQUESTS_PER_SECOND,
     RelayQuota,
 )
 
-APPLICATION = Sender("app.one", "_INBOX.app.one.")
-INTEGRATION = Sender("integration.one", "_INBOX.integration.one.")
+APPLICATION = MessageSender("app.one", "_INBOX.app.one.")
+INTEGRATION = MessageSender("integration.one", "_INBOX.integration.one.")
 REPORT = INTEGRATION_SUBJECTS[1]
 
 
@@ -42,15 +42,15 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
-    for _ in range(int(REQUEST_RATE * BURST_SECONDS)):
-        quota.count(PULL_SUBJECT, APPLICATION, b"")
-    for _ in range(int(REQUEST_RATE * FLOOD_SECONDS)):
+    for _ in range(int(MAX_REQUESTS_PER_SECOND * BURST_SECONDS)):
+        quota.count_message(PULL_SUBJECT, APPLICATION, b"")
+    for _ in range(int(MAX_REQUESTS_PER_SECOND * MAX_ANSWERED_EXCESS_SECONDS)):
         with pytest.raises(RejectedError) as refused:
-            quota.count(PULL_SUBJECT, APPLICATION, b"")
+            quota.count_message(PULL_SUBJECT, APPLICATION, b"")
         assert refused.value.answered
     assert floods.ended == []
     with pytest.raises(RejectedError) as refused:
-        quota.count(PULL_SUBJECT, APPLICATION, b"")
+        quota.count_message(PULL_SUBJECT, APPLICATION, b"")
     assert not refused.value.answered
     assert floods.ended == ["app.one"]
 
@@ -65,15 +65,17 @@ def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
 
     def accepted(tenant: str) -> int:
         body = f'{{"tenant":"{tenant}","device":"a"}}'.encode()
-        for number in range(int(REQUEST_RATE * (BURST_SECONDS + FLOOD_SECONDS))):
+        for number in range(
+            int(MAX_REQUESTS_PER_SECOND * (BURST_SECONDS + MAX_ANSWERED_EXCESS_SECONDS))
+        ):
             try:
-                quota.count(REPORT, INTEGRATION, body)
+                quota.count_message(REPORT, INTEGRATION, body)
             except RejectedError:
                 return number
         raise AssertionError(tenant)
 
-    busy = int(INTEGRATION_REQUEST_RATE / REQUEST_RATE)
-    each = int(REQUEST_RATE * BURST_SECONDS)
+    busy = int(MAX_INTEGRATION_REQUESTS_PER_SECOND / MAX_REQUESTS_PER_SECOND)
+    each = int(MAX_REQUESTS_PER_SECOND * BURST_SECONDS)
     assert [accepted(f"t{number}") for number in range(busy + 1)] == [each] * busy + [0]
     assert floods.ended == []
 
@@ -83,7 +85,7 @@ def test_requests_without_a_valid_tenant_share_one_rate(monkeypatch: pytest.Monk
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 1.0))
     quota = RelayQuota(None, Tenants(), Floods())  # type: ignore[arg-type]
     bodies = (b"{}", b"\xff", b'{"tenant":"%s"}' % (b"a" * 65))
-    for number in range(int(REQUEST_RATE * BURST_SECONDS)):
-        quota.count(REPORT, INTEGRATION, bodies[number % len(bodies)])
+    for number in range(int(MAX_REQUESTS_PER_SECOND * BURST_SECONDS)):
+        quota.count_message(REPORT, INTEGRATION, bodies[number % len(bodies)])
     with pytest.raises(RejectedError):
-        quota.count(REPORT, INTEGRATION, bodies[-1])
+        quota.count_message(REPORT, INTEGRATION, bodies[-1])

@@ -16,17 +16,17 @@ from libs.common.bus.accounts import (
     UPLINK_SUBJECTS,
 )
 from services.gateway.relay.rules import (
+    MessageSender,
     RejectedError,
-    Sender,
-    checked_body,
-    checked_creation,
-    checked_pull,
-    checked_reply,
-    kept_headers,
+    build_relayed_headers,
+    limit_body,
+    limit_creation,
+    limit_pull,
     parse_sender,
+    require_own_reply,
 )
 
-DEVICE = Sender("Ab1", "_INBOX.sn.Ab1.")
+DEVICE = MessageSender("Ab1", "_INBOX.sn.Ab1.")
 CREATION = "$JS.API.CONSUMER.CREATE.EVENTS.app1.event.t1.>"
 CONFIG = {"durable_name": "app1", "ack_policy": "explicit", "filter_subject": "event.t1.>"}
 
@@ -78,21 +78,21 @@ def test_every_relayed_subject_has_a_speaker_with_an_inbox_of_its_own():
 def test_an_answer_goes_to_the_own_inbox_only(reply):
     """Anywhere else the answer would be heard by, or do something for, somebody else."""
     with pytest.raises(RejectedError):
-        checked_reply(DEVICE, reply)
+        require_own_reply(DEVICE, reply)
 
 
 @given(st.text(max_size=60))
 def test_whatever_a_reply_is_it_is_the_own_inbox_or_refused(reply):
     """There is no third way."""
     try:
-        assert checked_reply(DEVICE, reply).startswith(DEVICE.inbox) or not reply
+        assert require_own_reply(DEVICE, reply).startswith(DEVICE.inbox) or not reply
     except RejectedError:
         assert reply
 
 
 def test_message_ids_are_the_speakers_own():
     """Two devices that count from 1 are two."""
-    kept = kept_headers(DEVICE, {"Nats-Msg-Id": "1"})
+    kept = build_relayed_headers(DEVICE, {"Nats-Msg-Id": "1"})
 
     assert kept == {"Nats-Msg-Id": "Ab1/1"}
 
@@ -111,25 +111,25 @@ def test_message_ids_are_the_speakers_own():
 )
 def test_no_other_header_is_passed_on(name):
     """They would mean something to nats-server or to our services."""
-    assert kept_headers(DEVICE, {name: "1"}) == {}
+    assert build_relayed_headers(DEVICE, {name: "1"}) == {}
 
 
 def test_a_batch_is_refused():
     """To take its messages one by one would not be what was asked."""
     with pytest.raises(RejectedError, match="batch"):
-        kept_headers(DEVICE, {"Nats-Batch-Id": "1", "Nats-Batch-Sequence": "1"})
+        build_relayed_headers(DEVICE, {"Nats-Batch-Id": "1", "Nats-Batch-Sequence": "1"})
 
 
 @pytest.mark.parametrize("bad", ["a" * 257, "a\nb", "a\rb"])
 def test_a_message_id_is_short_and_one_line(bad):
     """A line break would begin another header."""
     with pytest.raises(RejectedError):
-        kept_headers(DEVICE, {"Nats-Msg-Id": bad})
+        build_relayed_headers(DEVICE, {"Nats-Msg-Id": bad})
 
 
 def test_a_consumer_is_passed_on_as_it_was_asked_for():
     """With bounds on what it may hold."""
-    made = msgspec.json.decode(checked_creation(CREATION, creation(max_ack_pending=-1)))
+    made = msgspec.json.decode(limit_creation(CREATION, creation(max_ack_pending=-1)))
 
     assert made == {"stream_name": "EVENTS", "config": CONFIG | {"max_ack_pending": 50_000}}
 
@@ -154,7 +154,7 @@ def test_a_consumer_is_passed_on_as_it_was_asked_for():
 def test_no_other_consumer_is_made(changes):
     """None that pushes, of another name, stream or filter; the refusal says why."""
     with pytest.raises(RejectedError) as refused:
-        checked_creation(CREATION, creation(**changes))
+        limit_creation(CREATION, creation(**changes))
 
     assert refused.value.reason
 
@@ -162,7 +162,7 @@ def test_no_other_consumer_is_made(changes):
 def test_a_request_for_a_consumer_that_is_not_utf8_is_refused():
     """As any other that cannot be read."""
     with pytest.raises(RejectedError):
-        checked_creation(CREATION, b'{"stream_name": "\xff"}')
+        limit_creation(CREATION, b'{"stream_name": "\xff"}')
 
 
 @pytest.mark.parametrize(
@@ -178,20 +178,20 @@ def test_a_request_for_a_consumer_that_is_not_utf8_is_refused():
 )
 def test_a_request_for_events_is_bounded(body, passed):
     """It is open no longer than answers find their way."""
-    assert checked_pull(body) == passed
+    assert limit_pull(body) == passed
 
 
 @pytest.mark.parametrize("body", [b"{", b'{"what":1}', b"[" * 5000, b'"\xff"', b"{}" + b" " * 2000])
 def test_an_invalid_request_for_events_is_rejected(body):
     """The error names the fault."""
     with pytest.raises(RejectedError):
-        checked_pull(body)
+        limit_pull(body)
 
 
 @pytest.mark.parametrize("body", [b"", b"+ACK", b"-NAK", b'-NAK {"delay":5}', b"+WPI", b"+TERM"])
 def test_acknowledgements_are_forwarded(body):
     """This holds for every kind that JetStream knows."""
-    assert checked_body(ACK_SUBJECTS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == body
+    assert limit_body(ACK_SUBJECTS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == body
 
 
 def test_an_acknowledgement_that_asks_for_more_is_bounded():
@@ -199,7 +199,7 @@ def test_an_acknowledgement_that_asks_for_more_is_bounded():
     body = b'+NXT {"batch":50000}'
 
     assert (
-        checked_body(ACK_SUBJECTS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == b'+NXT {"batch":10000}'
+        limit_body(ACK_SUBJECTS, "$JS.ACK.EVENTS.app1.1.1.1.1.1", body) == b'+NXT {"batch":10000}'
     )
 
 
@@ -209,4 +209,4 @@ def test_an_acknowledgement_that_asks_for_more_is_bounded():
 def test_whatever_a_body_is_it_is_passed_on_or_refused(body, pattern):
     """Nothing else fails."""
     with contextlib.suppress(RejectedError):
-        assert isinstance(checked_body(pattern, CREATION, body), bytes)
+        assert isinstance(limit_body(pattern, CREATION, body), bytes)

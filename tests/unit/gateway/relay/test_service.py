@@ -10,8 +10,8 @@ from nats.aio.msg import Msg
 from libs.common.bus.accounts import UPLINK_SUBJECTS
 from libs.common.jobs import cancel_and_wait
 from services.gateway.relay import service as module
-from services.gateway.relay.rules import Sender
-from services.gateway.relay.service import BATCH_MESSAGES, Relay, RelayQuota
+from services.gateway.relay.rules import MessageSender
+from services.gateway.relay.service import BATCH_MESSAGES, MessageRelay, RelayQuota
 
 TENANTS = {"A1": "loud", "A2": "loud", "B1": "quiet"}
 
@@ -22,10 +22,10 @@ class Quota(RelayQuota):
     def __init__(self, tenants: dict[str, str]) -> None:
         self._names = tenants
 
-    def tenant_of(self, sender: Sender) -> str:
+    def get_tenant(self, sender: MessageSender) -> str:
         return self._names.get(sender.user, "")
 
-    def count(self, pattern: str, sender: Sender, size: int) -> None:
+    def count_message(self, pattern: str, sender: MessageSender, size: int) -> None:
         pass
 
 
@@ -36,7 +36,7 @@ class World:
         self.written: list[list[str]] = []
         client = SimpleNamespace(_send_command=self._write, _flush_pending=self._flush)
         self.tenants = dict(TENANTS)
-        self.relay = Relay(SimpleNamespace(client=client), Quota(self.tenants))  # type: ignore[arg-type]
+        self.relay = MessageRelay(SimpleNamespace(client=client), Quota(self.tenants))  # type: ignore[arg-type]
 
     async def _write(self, frames: bytes) -> None:
         self.written.append(re.findall(r"thing\.(\w+)\.up.*\r\n(\d+)\r\n", frames.decode()))
@@ -51,7 +51,7 @@ class World:
 
     async def passed_on(self) -> list[tuple[str, int]]:
         """Pass on everything, and return what was said, in order."""
-        running = asyncio.ensure_future(self.relay.run())
+        running = asyncio.ensure_future(self.relay.relay_forever())
         await self.relay.stop()
         await cancel_and_wait(running)
         return [(sn, int(number)) for frames in self.written for sn, number in frames]

@@ -7,11 +7,11 @@ import pytest
 from yarl import URL
 
 from services.gateway.upstream import service as module
-from services.gateway.upstream.connection import Connection
-from services.gateway.upstream.service import Pool, Unreachable
+from services.gateway.upstream.connection import ServiceConnection
+from services.gateway.upstream.service import ConnectionPool, Unreachable
 
 
-class Opened(Pool):
+class Opened(ConnectionPool):
     """A pool that notes the addresses it would connect to."""
 
     def __init__(self, addresses: list[str], dead: set[str] = frozenset()) -> None:
@@ -23,11 +23,11 @@ class Opened(Pool):
         self._addresses, self._resolved = self._found, float("inf")
         return await super()._resolve()
 
-    async def _connect(self, address: str) -> Connection:
+    async def _connect(self, address: str) -> ServiceConnection:
         if address in self._dead:
             raise ConnectionRefusedError
         self.opened.append(address)
-        connection: Any = Connection()
+        connection: Any = ServiceConnection()
         connection._transport = _Transport()
         return connection
 
@@ -67,7 +67,7 @@ async def test_last_used_is_taken_first() -> None:
     assert [pool.take_idle(), pool.take_idle(), pool.take_idle()] == [two, one, None]
 
 
-@pytest.mark.parametrize("limit", ["IDLE_LIFE", "MAX_AGE"])
+@pytest.mark.parametrize("limit", ["MAX_IDLE_SECONDS", "MAX_CONNECTION_SECONDS"])
 async def test_old_connection_is_closed(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that idled too long, or is too old, is closed instead of used."""
     pool = Opened(["a"])

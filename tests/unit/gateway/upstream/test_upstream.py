@@ -9,21 +9,21 @@ from yarl import URL
 
 from libs.common.errors import ThingwayError, Unavailable, UpstreamFailed
 from services.gateway.metrics import Metrics
-from services.gateway.proxy.body import ClientGone
+from services.gateway.proxy.body import ClientDisconnected
 from services.gateway.upstream.connection import (
-    Answer,
-    BrokenOff,
-    Connection,
-    NotHttp,
+    ConnectionBroken,
+    InvalidAnswer,
+    ServiceAnswer,
+    ServiceConnection,
     StaleConnection,
 )
-from services.gateway.upstream.service import Request, Unreachable, Upstream
+from services.gateway.upstream.service import ServiceRequest, Unreachable, UpstreamService
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-REQUEST = Request("GET", "/x", [], None, None)
+REQUEST = ServiceRequest("GET", "/x", [], None, None)
 
 NOT_OF_THE_SERVICE = [
-    ClientGone(),
+    ClientDisconnected(),
     asyncio.CancelledError(),
     TimeoutError(),
     KeyError("a bug"),
@@ -31,9 +31,9 @@ NOT_OF_THE_SERVICE = [
 ]
 OF_THE_SERVICE = [
     (Unreachable(), Unavailable),
-    (BrokenOff(), UpstreamFailed),
+    (ConnectionBroken(), UpstreamFailed),
     (StaleConnection(), UpstreamFailed),
-    (NotHttp(), UpstreamFailed),
+    (InvalidAnswer(), UpstreamFailed),
 ]
 
 
@@ -57,22 +57,22 @@ class _Pool:
     def take_idle(self) -> None:
         """There is none."""
 
-    async def open(self) -> Connection:
+    async def open(self) -> ServiceConnection:
         raise self._error
 
 
 class _Source:
-    def pause(self) -> None:
+    def pause_reading(self) -> None:
         """Nothing to pause."""
 
-    def resume(self) -> None:
+    def resume_reading(self) -> None:
         """Nothing to resume."""
 
 
 class _Transport:
     """Takes what is written, and says that it was closed as a real one does: later."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
 
     def write(self, data: bytes) -> None:
@@ -82,16 +82,16 @@ class _Transport:
         asyncio.get_running_loop().call_soon(self._connection.connection_lost, None)
 
 
-Make = Callable[[BaseException], tuple[Upstream, _Failures]]
+Make = Callable[[BaseException], tuple[UpstreamService, _Failures]]
 
 
 @pytest.fixture
 def make() -> Make:
     """Make a service that fails at its requests."""
 
-    def make(error: BaseException) -> tuple[Upstream, _Failures]:
+    def make(error: BaseException) -> tuple[UpstreamService, _Failures]:
         metrics = _Failures()
-        upstream = Upstream(
+        upstream = UpstreamService(
             "device", URL("http://d"), metrics, connect_timeout=1.0, maximum=1, max_polls=1
         )
         pool: Any = _Pool(error)
@@ -107,7 +107,7 @@ async def test_other_errors_come_through(make: Make, error: BaseException) -> No
     upstream, metrics = make(error)
     for _ in range(2):
         with pytest.raises(type(error)) as caught:
-            await upstream.begin(REQUEST)
+            await upstream.send_request(REQUEST)
         assert (caught.value, caught.value.__cause__) == (error, None)
     assert metrics.counted == []
 
@@ -120,7 +120,7 @@ async def test_failures_get_their_meaning(
     upstream, metrics = make(error)
     for _ in range(2):
         with pytest.raises(meaning, match="the service device"):
-            await upstream.begin(REQUEST)
+            await upstream.send_request(REQUEST)
     assert metrics.counted == [meaning.status] * 2
 
 
@@ -128,32 +128,32 @@ async def test_failures_get_their_meaning(
 async def test_errors_of_the_caller_are_raised_unchanged(make: Make, error: Exception) -> None:
     """Only errors of the service are converted."""
     upstream, metrics = make(error)
-    answer = Answer(_Source())
+    answer = ServiceAnswer(_Source())
     answer.fail(error)
     with pytest.raises(type(error)) as caught:
-        await upstream.part(answer)
+        await upstream.receive_part(answer)
     assert (caught.value, metrics.counted) == (error, [])
 
 
-def _started(connection: Connection) -> Answer:
+def _started(connection: ServiceConnection) -> ServiceAnswer:
     transport: Any = _Transport(connection)
     connection.connection_made(transport)
-    return connection.start(b"", None, bodiless=False)
+    return connection.send_request(b"", None, bodiless=False)
 
 
 async def test_bug_in_a_callback_is_not_blamed_on_the_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An error of ours while an answer is parsed is that error, not "no HTTP"."""
-    answer = _started(connection := Connection())
+    answer = _started(connection := ServiceConnection())
 
     def broken(*_: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(Answer, "put_head", broken)
+    monkeypatch.setattr(ServiceAnswer, "store_head", broken)
     connection.data_received(ANSWER)
     with pytest.raises(KeyError, match="a bug"):
-        await answer.head()
+        await answer.wait_for_head()
     assert connection.closed
 
 
@@ -162,10 +162,10 @@ async def test_body_that_fails_ends_the_exchange_with_its_own_error() -> None:
 
     async def body():
         yield b"part"
-        raise ClientGone
+        raise ClientDisconnected
 
-    answer = _started(connection := Connection())
-    connection.stream(body(), chunked=True)
-    with pytest.raises(ClientGone):
-        await answer.head()
+    answer = _started(connection := ServiceConnection())
+    connection.stream_body(body(), chunked=True)
+    with pytest.raises(ClientDisconnected):
+        await answer.wait_for_head()
     assert connection.closed
