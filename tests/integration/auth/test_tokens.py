@@ -244,7 +244,7 @@ async def test_tokens_expire(auth):
 
 
 async def _held(caller, writer, pair):
-    holder = await writer.find_holder(pair.refresh)
+    holder = await writer.find_principal(pair.refresh)
     return Principal(caller.kind, caller.tenant, caller.subject, "", holder.family)
 
 

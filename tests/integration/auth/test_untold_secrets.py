@@ -36,7 +36,7 @@ def told_actions() -> set[str]:
     text = "".join(path.read_text() for name in HOLDERS for path in SERVICE.glob(name))
     assigned = re.findall(r'\baction(?:: str)? = "(\w+)"(?: if .* else "(\w+)")?', text)
     named = re.findall(r'(?:change\.record|changes\.record\(.*)[(,]\s*"(\w+)"', text)
-    passed = re.findall(r'self\._change\([^)]*"(\w+)"\)', text)
+    passed = re.findall(r'self\._update_if_changed\([^)]*"(\w+)"\)', text)
     return {*named, *passed, *(word for pair in assigned for word in pair if word)}
 
 
