@@ -156,6 +156,6 @@ async def test_a_consumer_shows_at_once_that_its_stream_was_created_again(
     monkeypatch.setattr("libs.common.bus.consumer.recreated_gauge.set", show)
     await bus.js.delete_stream(DEAD)
     before = datetime.now(UTC) - timedelta(seconds=5)
-    await BatchConsumer(bus=bus, stream=DEAD, durable="again", handle=handle)._ensure(DEAD)
+    await BatchConsumer(bus=bus, stream=DEAD, durable="again", handle=handle)._ensure_consumer(DEAD)
     await bus.js.delete_consumer(DEAD, "again")
     assert shown[DEAD] > before.timestamp()
