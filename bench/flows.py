@@ -40,7 +40,7 @@ from libs.common.contracts.integrations import GetIntegrations, KnownIntegration
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from services.workflow.runs.model import DeployedFlow
 from services.workflow.triggers.deployed_flows import FLOWS_TOPIC
-from services.workflow.triggers.listener_index import ListenerIndex, build_starts
+from services.workflow.triggers.listener_index import ListenerIndex, build_event_starts
 
 REPORTS, ROUNDS = 3000, 5
 """Reports of a round; one device may not send more in a row."""
@@ -351,7 +351,7 @@ def _cost(flows: int) -> float:
         started = time.perf_counter()
         for number in range(EVENTS):
             change = EntityChange(str(number), ingest.TENANT, thing, 0, values)
-            if len(list(build_starts(index, change, 0))) != 1:
+            if len(list(build_event_starts(index, change, 0))) != 1:
                 raise RuntimeError("the event did not find its flow")
         rounds.append((time.perf_counter() - started) / EVENTS * 1e6)
     return median_value(rounds)

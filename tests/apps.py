@@ -25,7 +25,7 @@ from services.device.settings import DeviceSettings
 from services.management.app import build_app as build_management
 from services.management.settings import ManagementSettings
 from services.workflow.app import build_app as build_workflow
-from services.workflow.app import wire as wire_workflow
+from services.workflow.app import wire_packages as wire_workflow
 from services.workflow.clients import Clients as WorkflowClients
 from services.workflow.settings import WorkflowSettings
 

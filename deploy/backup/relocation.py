@@ -23,7 +23,7 @@ from services.workflow.nodes.base import Registry
 from services.workflow.nodes.wiring import create_registry
 from services.workflow.notifications.service import replace_secret, webhook_seal_context
 from services.workflow.notifications.store import Notifications
-from services.workflow.vault import list_contexts
+from services.workflow.vault import map_marks_to_contexts
 
 Document = dict[str, Any]
 
@@ -184,7 +184,7 @@ def rewrite_design(document: Document, move: Relocation) -> None:
 
 def collect_seal_contexts(document: Document, move: Relocation) -> None:
     """Add the seal contexts of the secrets in a flow design to `move.contexts`."""
-    move.contexts.update(list_contexts(move.tenant, document["design"], NODE_REGISTRY))
+    move.contexts.update(map_marks_to_contexts(move.tenant, document["design"], NODE_REGISTRY))
 
 
 def rewrite_deployed_flow(document: Document, move: Relocation) -> None:

@@ -18,11 +18,11 @@ from libs.common.store.lease import Job, Leader
 from services.workflow.clients import Clients
 from services.workflow.components.catalogue import ComponentHandlers, Editors, component_router
 from services.workflow.credentials.console import CredentialHandlers, credential_router
-from services.workflow.engine.log_entries import REJECTED_RUNS_PERIOD
+from services.workflow.engine.log_entries import REJECTED_RUNS_LOG_SECONDS
 from services.workflow.engine.recovery import PENDING_PERIOD, RECOVERY_PERIOD
 from services.workflow.engine.wiring import EngineParts, wire_engine
 from services.workflow.flows.console import FlowHandlers, flow_router
-from services.workflow.flows.deployment import SETTLING_PERIOD
+from services.workflow.flows.deployment import REPAIR_SECONDS
 from services.workflow.flows.logs import LogHandlers, log_router
 from services.workflow.flows.store import FlowStore
 from services.workflow.flows.wiring import Flows, wire_flows
@@ -34,7 +34,7 @@ from services.workflow.notifications.events import consume_alarms
 from services.workflow.notifications.sender import NotificationSender
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import NotificationStore
-from services.workflow.runs.log import RETENTION_PERIOD
+from services.workflow.runs.log import CLEANUP_SECONDS
 from services.workflow.settings import WorkflowSettings
 from services.workflow.trials import TrialHandlers, TrialService, trial_router
 from services.workflow.triggers.console import PUBLIC_PATHS, hook_router
@@ -42,7 +42,7 @@ from services.workflow.triggers.wiring import Triggers, wire_stores, wire_trigge
 
 
 @dataclass(frozen=True)
-class Packages:
+class WorkflowPackages:
     """The packages of a process."""
 
     clients: Clients
@@ -54,7 +54,7 @@ class Packages:
     trials: TrialService
 
 
-def wire(clients: Clients) -> Packages:
+def wire_packages(clients: Clients) -> WorkflowPackages:
     """Construct all packages, lowest first."""
     nodes, store = wire_nodes(clients), FlowStore(clients.mongo)
     stores = wire_stores(clients, entities=nodes.entities, flows=store)
@@ -69,7 +69,7 @@ def wire(clients: Clients) -> Packages:
         clients.rpc,
         clients.grants,
     )
-    return Packages(
+    return WorkflowPackages(
         clients,
         nodes,
         flows,
@@ -82,7 +82,7 @@ def wire(clients: Clients) -> Packages:
     )
 
 
-def build_app(core: Packages) -> Litestar:
+def build_app(core: WorkflowPackages) -> Litestar:
     """Build the HTTP application."""
     clients, nodes, triggers = core.clients, core.nodes, core.triggers
     routers = [
@@ -111,7 +111,7 @@ def build_app(core: Packages) -> Litestar:
 
 
 @asynccontextmanager
-async def lifespan(core: Packages) -> AsyncIterator[None]:
+async def lifespan(core: WorkflowPackages) -> AsyncIterator[None]:
     """Run the background tasks of a replica, and stop them in order."""
     clients, engine, triggers = core.clients, core.engine, core.triggers
 
@@ -125,7 +125,7 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
             repeat, recover, RECOVERY_PERIOD, "interrupted runs were not recovered; retrying"
         ),
         "settling": partial(
-            repeat, settle, SETTLING_PERIOD, "services of flows were not synchronized; retrying"
+            repeat, settle, REPAIR_SECONDS, "services of flows were not synchronized; retrying"
         ),
     }
     await engine.replicas.renew_entry()
@@ -141,10 +141,10 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
             repeat(
                 engine.pending.recover, PENDING_PERIOD, "pending runs were not started; retrying"
             ),
-            repeat(engine.retention.clean, RETENTION_PERIOD, "old runs were not deleted; retrying"),
+            repeat(engine.retention.clean, CLEANUP_SECONDS, "old runs were not deleted; retrying"),
             repeat(
-                engine.rejected_runs.write,
-                REJECTED_RUNS_PERIOD,
+                engine.rejected_runs.write_counts,
+                REJECTED_RUNS_LOG_SECONDS,
                 "rejected runs were not logged; retrying",
             ),
         ),
@@ -160,11 +160,11 @@ async def lifespan(core: Packages) -> AsyncIterator[None]:
             yield
             await clients.server.stop()
         await engine.runner.drain(clients.settings.shutdown_grace)
-    await engine.replicas.leave()
+    await engine.replicas.delete_entry()
 
 
 async def main() -> None:
     """Run the service until the process is terminated."""
     async with connect_process(WorkflowSettings, "workflow", MIGRATIONS) as connections:
         clients = Clients(*connections)
-        await serve(build_app(wire(clients)), clients.settings)
+        await serve(build_app(wire_packages(clients)), clients.settings)

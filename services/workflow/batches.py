@@ -18,9 +18,9 @@ from libs.common.telemetry.logs import name_lines
 T = TypeVar("T")
 R = TypeVar("R")
 
-MAX_ENTRIES = 200
+MAX_ENTRIES_PER_WRITE = 200
 """Maximum entries per write."""
-MAX_CHARACTERS = 8 * 1024**2
+MAX_CHARACTERS_PER_WRITE = 8 * 1024**2
 """Maximum characters per write, unless a single entry has more."""
 MAX_SHARED_ENTRIES = 16
 """Maximum waiting entries of a tenant that are written together with those of another tenant."""
@@ -30,8 +30,8 @@ MAX_WRITERS, WRITERS_PER_TENANT = 8, 2
 """Maximum concurrent writes, in total and per tenant."""
 
 
-class Batches(Generic[T, R]):
-    """Passes batches of entries to `write`, which returns one result per entry.
+class WriteBatcher(Generic[T, R]):
+    """Passes batches of entries to `write`, which returns a result for each entry.
 
     A batch contains entries of one tenant, and of other tenants with few entries, so that many such
     tenants cost no more than one. The number of waiting entries has no limit here, because each
@@ -48,7 +48,7 @@ class Batches(Generic[T, R]):
     ) -> None:
         """Use `name` in metrics and `size` as the characters of a large entry.
 
-        Fewer than `MAX_ENTRIES` entries of a tenant wait `linger` seconds for more.
+        Fewer than `MAX_ENTRIES_PER_WRITE` entries of a tenant wait `linger` seconds for more.
         """
         self._write = write
         self._tenant = tenant
@@ -61,22 +61,22 @@ class Batches(Generic[T, R]):
         self._writers: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def put(self, entry: T) -> R:
+    async def write(self, entry: T) -> R:
         """Write an entry with others and return its result; raise errors of `write`."""
-        return await self._add(entry)
+        return await self._enqueue(entry)
 
-    async def put_all(self, entries: Iterable[T]) -> list[R]:
+    async def write_all(self, entries: Iterable[T]) -> list[R]:
         """Write several entries and return their results; raise errors of `write`."""
-        return await asyncio.gather(*map(self._add, entries))
+        return await asyncio.gather(*map(self._enqueue, entries))
 
-    def _add(self, entry: T) -> "asyncio.Future[R]":
+    def _enqueue(self, entry: T) -> "asyncio.Future[R]":
         loop = asyncio.get_running_loop()
         done: asyncio.Future[R] = loop.create_future()
         tenant = self._tenant(entry)
         entries = self._waiting.setdefault(tenant, deque())
         entries.append((entry, done))
         writers = self._writers[tenant]
-        lingers = self._linger and writers and len(entries) < MAX_ENTRIES
+        lingers = self._linger and writers and len(entries) < MAX_ENTRIES_PER_WRITE
         if writers < WRITERS_PER_TENANT and not lingers:
             self._writers[tenant] += 1
             # A new context, because it also writes for other requests and traces.
@@ -86,13 +86,13 @@ class Batches(Generic[T, R]):
         return done
 
     async def _write_waiting(self, tenant: str) -> None:
-        """Write until no entry of the tenant waits."""
+        """Write batches until no entry of the tenant waits."""
         name_lines(tenant=tenant)
         while entries := self._waiting.get(tenant):
-            if self._linger and len(entries) < MAX_ENTRIES:
+            if self._linger and len(entries) < MAX_ENTRIES_PER_WRITE:
                 await asyncio.sleep(self._linger)
             async with self._scheduler.slot(tenant):
-                if batch := self._next_batch(tenant):
+                if batch := self._pop_batch(tenant):
                     await self._write_batch(batch)
         self._writers[tenant] -= 1
         if not self._writers[tenant]:
@@ -112,17 +112,17 @@ class Batches(Generic[T, R]):
             if not done.done():
                 done.set_result(result)
 
-    def _next_batch(self, tenant: str) -> list[tuple[T, "asyncio.Future[R]"]]:
+    def _pop_batch(self, tenant: str) -> list[tuple[T, "asyncio.Future[R]"]]:
         """Remove and return the next batch: entries of a tenant, then of small tenants."""
-        first = islice(self._waiting.items(), MAX_ENTRIES)
+        first = islice(self._waiting.items(), MAX_ENTRIES_PER_WRITE)
         small = [name for name, entries in first if len(entries) <= MAX_SHARED_ENTRIES]
         batch: list[tuple[T, asyncio.Future[R]]] = []
         size = 0
         for name in (tenant, *small):
             waiting = self._waiting.get(name, deque())
-            while waiting and len(batch) < MAX_ENTRIES:
+            while waiting and len(batch) < MAX_ENTRIES_PER_WRITE:
                 size += self._size(waiting[0][0])
-                if batch and size > MAX_CHARACTERS:
+                if batch and size > MAX_CHARACTERS_PER_WRITE:
                     return batch
                 batch.append(waiting.popleft())
             if not waiting:

@@ -35,7 +35,7 @@ from libs.common.errors import TooLarge
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.things import SYSTEM_INTEGRATION, is_custom
-from services.workflow.batches import Batches
+from services.workflow.batches import WriteBatcher
 
 WILDCARD = "*"
 """Matches any characters in a pattern of entity keys."""
@@ -46,7 +46,7 @@ class Entities:
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
-        self._custom: Batches[EntityUpdate, UpdateOutcome] = Batches(
+        self._custom: WriteBatcher[EntityUpdate, UpdateOutcome] = WriteBatcher(
             "custom entities", self._update_many
         )
 
@@ -65,7 +65,7 @@ class Entities:
         """
         request = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         if all(map(is_custom, exchange)):
-            outcome = await self._custom.put(request)
+            outcome = await self._custom.write(request)
         else:
             (outcome,) = await self._update_once([request])
         if outcome.status:

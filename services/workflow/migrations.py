@@ -5,21 +5,21 @@ from functools import partial
 from libs.common.store.migrations import Migration, create_collections, drop_present, index
 from libs.common.store.mongo import Database
 from services.workflow.notifications.store import CHANNELS
-from services.workflow.runs.store import ENDED_RUNS
-from services.workflow.triggers.deployed_flows import CHANGE_SECONDS, CHANGES_COLLECTION
+from services.workflow.runs.store import ENDED_RUNS_FILTER
+from services.workflow.triggers.deployed_flows import CHANGES_COLLECTION, CHANGES_RETENTION_SECONDS
 
 COLLECTIONS = {
     "flows": [index("tenant", "-_id")],
     "flow_versions": [index("_id.flow")],
     "deployments": [index("component")],
-    CHANGES_COLLECTION: [index("at", expireAfterSeconds=CHANGE_SECONDS)],
+    CHANGES_COLLECTION: [index("at", expireAfterSeconds=CHANGES_RETENTION_SECONDS)],
     "timers": [index("due")],
     "hooks": [index("token", unique=True), index("tenant", "method", "shape")],
     "runs": [
         index("flow", "key", unique=True),
         index("replica", where={"status": "RUNNING"}),
-        index("flow", "-_id", name="log", where=ENDED_RUNS),
-        index("startedAt", name="age", where=ENDED_RUNS),
+        index("flow", "-_id", name="log", where=ENDED_RUNS_FILTER),
+        index("startedAt", name="age", where=ENDED_RUNS_FILTER),
     ],
     "outbox": [index("at")],
     "flow_secrets": [index("tenant", "flows")],

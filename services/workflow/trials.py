@@ -164,7 +164,7 @@ class TrialService:
     async def validate_design(self, user: Principal, text: str) -> list[Reason]:
         """Return the reasons why a design cannot run."""
         try:
-            plan = await self.deployer.compile_for(user, text)
+            plan = await self.deployer.compile_for_user(user, text)
             await self.deployer.check_constants(user.tenant, plan)
         except DesignInvalid as error:
             return error.reasons
@@ -179,11 +179,11 @@ class TrialService:
         flow_id = request.flow_id
         text = await self._find_design(user, request.design_data, flow_id)
         try:
-            plan = await self.deployer.compile_for(user, text)
+            plan = await self.deployer.compile_for_user(user, text)
             if not request.dry_run:
                 self.deployer.check_commands(user, plan)
             run = await self._create_run(user, _enter(plan, request.input))
-            await self.engine.test(plan, run, dry_run=request.dry_run)
+            await self.engine.run_test(plan, run, dry_run=request.dry_run)
         except DesignInvalid as error:
             run = await self._create_run(user)
             run.status, run.traces = "ERROR", trace_invalid_design(text, error, run)
@@ -210,7 +210,9 @@ class TrialService:
         """
         config = request.node_config
         try:
-            plan, referred = self._plan_single_node(await self.vault.reveal(user.tenant, config))
+            plan, referred = self._plan_single_node(
+                await self.vault.replace_marks_by_secrets(user.tenant, config)
+            )
             if not request.dry_run:
                 self.deployer.check_commands(user, plan)
             await self.deployer.check_entities(user, plan)
@@ -220,7 +222,7 @@ class TrialService:
             await self._create_run(user, request.input),
             dict.fromkeys(referred, request.input),
         )
-        await self.engine.test(plan, run, dry_run=request.dry_run, outputs=outputs)
+        await self.engine.run_test(plan, run, dry_run=request.dry_run, outputs=outputs)
         return run.traces[-1]
 
     def _plan_single_node(self, config: str) -> tuple[Plan, set[str]]:

@@ -19,7 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.errors import ThingwayError
 from libs.common.telemetry.tracing import current_trace, trace_step
 from services.workflow.engine.queue import EngineLimits
-from services.workflow.engine.trace import Trace
+from services.workflow.engine.trace import RunTrace
 from services.workflow.errors import NodeFailed, NotKnown
 from services.workflow.graph.plan import OutgoingEdge, Plan, PlanNode
 from services.workflow.nodes.base import BranchChoice, NodeContext, PaletteGroup, SampleOutput, Step
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 MarkUnrepeatable = Callable[[Run], Awaitable[None]]
 """Records that the run starts an unrepeatable step."""
-Turn = Callable[[], AbstractAsyncContextManager[None]]
-"""Waits for the slot of a request to another system, and holds it."""
-RUN_TIMEOUT = "the run took longer than {:g} s"
+AcquireRequestSlot = Callable[[], AbstractAsyncContextManager[None]]
+"""Returns a context that waits for a slot for requests to other systems, and holds it."""
+RUN_TIMEOUT_REASON = "the run took longer than {:g} s"
 
 
-class _Arrival(msgspec.Struct, frozen=True):
+class _ArrivedOutput(msgspec.Struct, frozen=True):
     """An output that has arrived along an edge."""
 
     place: int
@@ -54,15 +54,15 @@ class ReadyNode(msgspec.Struct, frozen=True):
     """Id of the previous node; for a join, of the last one in the design."""
 
 
-class EdgeCounter:
-    """Counts open edges. A node is ready when all its incoming edges are closed."""
+class OpenEdges:
+    """Counts the open incoming edges of nodes. A node without open ones is ready."""
 
     def __init__(self, plan: Plan, render: Callable[[Any], str | None]) -> None:
         """`render` converts the input of a join to text for the trace."""
         self._nodes = plan.nodes
         self._render = render
         self._open: dict[str, int] = {}
-        self._arrived: dict[str, list[_Arrival]] = {}
+        self._arrived: dict[str, list[_ArrivedOutput]] = {}
 
     def follow(
         self, source: PlanNode, edges: Sequence[OutgoingEdge], output: Any, text: str | None
@@ -70,9 +70,9 @@ class EdgeCounter:
         """Follow edges with an output; return the nodes that become ready."""
         ready: list[ReadyNode] = []
         for edge in edges:
-            arrival = _Arrival(edge.place, output, text, source.id)
+            arrival = _ArrivedOutput(edge.place, output, text, source.id)
             self._arrived.setdefault(edge.target, []).append(arrival)
-            ready += self._close(edge.target)
+            ready += self._close_one(edge.target)
         return ready
 
     def close(self, edges: Sequence[OutgoingEdge]) -> list[ReadyNode]:
@@ -84,13 +84,13 @@ class EdgeCounter:
         waiting = list(edges)
         while waiting:
             target = waiting.pop().target
-            ready += self._close(target)
+            ready += self._close_one(target)
             if self._open[target] == 0 and target not in self._arrived:
                 waiting += self._nodes[target].outgoing_edges
         return ready
 
-    def _close(self, target: str) -> list[ReadyNode]:
-        """Close an edge of `target`; it is ready after the last one if any arrived."""
+    def _close_one(self, target: str) -> list[ReadyNode]:
+        """Close an edge of `target`; return the node if it is ready and got an output."""
         node = self._nodes[target]
         open_edges = self._open[target] = self._open.get(target, node.incoming) - 1
         arrived = self._arrived.get(target)
@@ -119,12 +119,12 @@ def merge_outputs(outputs: Sequence[Any]) -> Any:
 def split_edges(
     edges: tuple[OutgoingEdge, ...], handle: str | None
 ) -> tuple[tuple[OutgoingEdge, ...], tuple[OutgoingEdge, ...]]:
-    """Return the edges of the chosen branch, and the others."""
+    """Split edges into those of the branch `handle`, and the others."""
     chosen = tuple(edge for edge in edges if edge.handle == handle and handle is not None)
     return chosen, tuple(edge for edge in edges if edge not in chosen)
 
 
-class _Result(msgspec.Struct, frozen=True):
+class _NodeResult(msgspec.Struct, frozen=True):
     """The result of a node."""
 
     output: Any
@@ -144,13 +144,13 @@ class Execution:
     run: Run
     limits: EngineLimits
     mark_unrepeatable: MarkUnrepeatable
-    turn: Turn = nullcontext
+    turn: AcquireRequestSlot = nullcontext
     dry_run: bool = False
 
     def __post_init__(self) -> None:
         """Prepare an execution without finished nodes."""
-        self._trace = Trace(self.run)
-        self._edges = EdgeCounter(self.plan, self._trace.render)
+        self._trace = RunTrace(self.run)
+        self._edges = OpenEdges(self.plan, self._trace.render)
         self._outputs: dict[str, Any] = {}
         self._sampled: set[str] = set()
         self._notes: dict[str, list[str]] = {}
@@ -166,33 +166,33 @@ class Execution:
         self._deadline = self._clock() + self.limits.run_seconds
         self._outputs = {**(outputs or {}), entry.id: run.entered}
         run.output, text = run.entered, self._trace.render(run.entered)
-        self._trace.add(entry, run.started_at, 0, output=text)
+        self._trace.record_node(entry, run.started_at, 0, output=text)
         following = self._edges.follow(entry, entry.outgoing_edges, run.entered, text)
-        await self._follow(following)
-        run.error = self._trace.error
+        await self._run_nodes(following)
+        run.error = self._trace.first_error
         run.status = "SUCCESS" if run.error is None else "ERROR"
         run.time_cost = _elapsed_ms(begun)
 
-    async def _follow(self, following: list[ReadyNode]) -> None:
+    async def _run_nodes(self, following: list[ReadyNode]) -> None:
         """Run a chain of nodes one by one, and parallel branches in separate tasks."""
         while len(following) == 1:
-            following = await self._run_node(following[0])
+            following = await self._run_and_trace(following[0])
         if following:
             async with asyncio.TaskGroup() as branches:
                 for ready in following:
-                    branches.create_task(self._follow([ready]))
+                    branches.create_task(self._run_nodes([ready]))
 
-    async def _run_node(self, ready: ReadyNode) -> list[ReadyNode]:
+    async def _run_and_trace(self, ready: ReadyNode) -> list[ReadyNode]:
         """Run one node, record its trace, and return the nodes that become ready."""
         node, started, begun = ready.node, now_ms(), time.monotonic()
-        done: _Result | None = None
+        done: _NodeResult | None = None
         error: str | None = None
         try:
             if self._is_traced:
                 with trace_step(f"node {node.type.name}", attributes={"thingway.node": node.id}):
-                    done = await self._run_step(ready)
+                    done = await self._run_and_render(ready)
             else:
-                done = await self._run_step(ready)
+                done = await self._run_and_render(ready)
         except NotKnown:  # the node and its followers cannot be validated
             return self._edges.close(node.outgoing_edges)
         except (NodeFailed, ThingwayError) as failure:
@@ -204,7 +204,7 @@ class Execution:
         except Exception as failure:
             log.exception("flow %s: node %s raised an error", self.run.flow_id, node.id)
             error = f"internal error of the node: {type(failure).__name__}"
-        self._trace.add(
+        self._trace.record_node(
             node,
             started,
             _elapsed_ms(begun),
@@ -217,13 +217,16 @@ class Execution:
         if done is None:
             return self._edges.close(node.outgoing_edges)
         self._outputs[node.id] = done.output
-        self._set_output(node, done.output)
+        self._set_run_output(node, done.output)
         following = self._edges.follow(node, done.edges, done.output, done.text)
         return [*following, *self._edges.close(done.skipped)]
 
-    async def _run_step(self, ready: ReadyNode) -> _Result:
+    async def _run_and_render(self, ready: ReadyNode) -> _NodeResult:
         """Run a node, and render its output for the trace."""
-        outcome, edges = await self._step(ready.node, ready.body), ready.node.outgoing_edges
+        outcome, edges = (
+            await self._run_with_deadline(ready.node, ready.body),
+            ready.node.outgoing_edges,
+        )
         skipped: tuple[OutgoingEdge, ...] = ()
         if isinstance(outcome, SampleOutput):
             self._sampled.add(ready.node.id)
@@ -232,12 +235,12 @@ class Execution:
             edges, skipped = split_edges(edges, outcome.handle)
             outcome = outcome.output
         text = ready.text if outcome is ready.body else self._trace.render(outcome)
-        return _Result(outcome, text, edges, skipped)
+        return _NodeResult(outcome, text, edges, skipped)
 
-    async def _step(self, node: PlanNode, body: Any) -> Any:
+    async def _run_with_deadline(self, node: PlanNode, body: Any) -> Any:
         run, now = self.run, self._clock()
         if now >= self._deadline:
-            raise NodeFailed(RUN_TIMEOUT.format(self.limits.run_seconds))
+            raise NodeFailed(RUN_TIMEOUT_REASON.format(self.limits.run_seconds))
         step = cast("Step[Any]", node.type)  # a plan has only one entry
         if not (step.repeatable or self._sealed or self.dry_run):
             await self.mark_unrepeatable(run)
@@ -263,13 +266,13 @@ class Execution:
 
     def _describe_timeout(self, seconds: float) -> str:
         if self._clock() >= self._deadline:
-            return RUN_TIMEOUT.format(self.limits.run_seconds)
+            return RUN_TIMEOUT_REASON.format(self.limits.run_seconds)
         if seconds >= self.limits.node_seconds:
             return f"the node took longer than {self.limits.node_seconds:g} s"
         return "another service did not respond to the node in time"
 
-    def _set_output(self, node: PlanNode, output: Any) -> None:
-        """Store the output of the last node; outputs of response nodes have priority."""
+    def _set_run_output(self, node: PlanNode, output: Any) -> None:
+        """Set the output of the run; that of a response node stays if other nodes follow."""
         answers = cast("Step[Any]", node.type).answers
         if answers or not self._answered:
             self.run.output = output

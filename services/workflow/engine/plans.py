@@ -11,11 +11,11 @@ from services.workflow.graph.plan import Plan, compile_design
 from services.workflow.nodes.base import Registry
 from services.workflow.vault import Vault
 
-CACHE_SIZE = 2_000
+MAX_CACHED_PLANS = 2_000
 """Maximum cached plans. Beyond it, the largest tenant loses its oldest plans."""
 MAX_CACHED_CHARACTERS = 32 * 1024**2
 """Maximum characters of the designs of all cached plans."""
-MAX_COMPILING = 4
+MAX_CONCURRENT_COMPILATIONS = 4
 """Maximum plans compiled concurrently."""
 
 
@@ -28,7 +28,7 @@ class _CachedPlan(NamedTuple):
     """Characters of the design."""
 
 
-class Plans:
+class PlanCache:
     """A cache of plans by flow and version; a version never changes."""
 
     def __init__(self, flows: FlowStore, vault: Vault, registry: Registry) -> None:
@@ -40,32 +40,33 @@ class Plans:
         """Characters by tenant."""
         self._reading = FairScheduler(
             "flow plans",
-            MAX_COMPILING,
+            MAX_CONCURRENT_COMPILATIONS,
             items=sys.maxsize,
-            caps=lambda _: Caps(MAX_COMPILING, sub=1),
+            caps=lambda _: Caps(MAX_CONCURRENT_COMPILATIONS, sub=1),
         )
         """Without a limit, because many runs of a flow need its plan and `RunQueue` limits them."""
 
-    async def find(self, tenant: str, flow_id: int, version: int) -> Plan:
+    async def get(self, tenant: str, flow_id: int, version: int) -> Plan:
         """Return the plan; raise `NotFound`, or `DesignInvalid` if it cannot run any more."""
         key = (flow_id, version)
         if key not in self._known:
             async with self._reading.slot(tenant, sub=flow_id):
                 if key not in self._known:
-                    self._keep(key, await self._read(tenant, flow_id, version))
+                    self._cache(key, await self._read_and_compile(tenant, flow_id, version))
         self._known.move_to_end(key)
         return self._known[key].plan
 
-    async def _read(self, tenant: str, flow_id: int, version: int) -> _CachedPlan:
+    async def _read_and_compile(self, tenant: str, flow_id: int, version: int) -> _CachedPlan:
         design = await self._flows.get_design(tenant, flow_id, version)
         if design is None:
             raise NotFound(f"flow {flow_id} has no version {version}", field="version")
-        text = await self._vault.reveal(tenant, design)
+        text = await self._vault.replace_marks_by_secrets(tenant, design)
         return _CachedPlan(compile_design(text, self._registry), tenant, len(text))
 
-    def _keep(self, new_key: tuple[int, int], new: _CachedPlan) -> None:
+    def _cache(self, new_key: tuple[int, int], new: _CachedPlan) -> None:
         while (
-            len(self._known) >= CACHE_SIZE or self._sizes.total() + new.size > MAX_CACHED_CHARACTERS
+            len(self._known) >= MAX_CACHED_PLANS
+            or self._sizes.total() + new.size > MAX_CACHED_CHARACTERS
         ):
             maximum = max(self._sizes, key=self._sizes.__getitem__)
             oldest = next(key for key, known in self._known.items() if known.tenant == maximum)

@@ -16,11 +16,11 @@ from libs.common.errors import TooManyRequests
 from libs.common.scheduling import Caps, FairScheduler
 from services.workflow.runs.model import FlowOwner
 
-QUICK_FACTOR = 16
+QUICK_RUNS_FACTOR = 16
 """Quick runs, which wait only for stores, may exceed the limits of running runs by this factor."""
-BYTES_PER_PLACE = 8192
+INPUT_BYTES_PER_PLACE = 8192
 """Bytes of a run's input per place in the queue."""
-RETRY_AFTER = 1.0
+RETRY_AFTER_SECONDS = 1.0
 """Seconds after which a rejected caller may try again."""
 
 
@@ -38,25 +38,27 @@ class EngineLimits:
     """Maximum seconds of a node."""
 
 
-class NoRoom(TooManyRequests):
+class QueueFull(TooManyRequests):
     """429: too many runs of a flow or tenant wait. `limit` is the reached limit."""
 
     def __init__(self, limit: str) -> None:
-        super().__init__(f"too many runs wait ({limit}); try again later", retry_after=RETRY_AFTER)
+        super().__init__(
+            f"too many runs wait ({limit}); try again later", retry_after=RETRY_AFTER_SECONDS
+        )
         self.limit = limit
 
 
-class QueueShare(NamedTuple):
-    """The places that a run occupies in the queue."""
+class QueuePlaces(NamedTuple):
+    """The number of places that a run occupies in the queue while it waits."""
 
     owner: FlowOwner
-    places: int = 1
+    number: int = 1
     """More than one for a large input."""
 
 
-def build_share(owner: FlowOwner, size: int) -> QueueShare:
-    """Return the places of a run with an input of `size` bytes."""
-    return QueueShare(owner, 1 + size // BYTES_PER_PLACE)
+def compute_places(owner: FlowOwner, size: int) -> QueuePlaces:
+    """Return the places that a run with an input of `size` bytes occupies."""
+    return QueuePlaces(owner, 1 + size // INPUT_BYTES_PER_PLACE)
 
 
 class RunQueue:
@@ -68,46 +70,46 @@ class RunQueue:
         self._free = limits.waiting
         self._waiting: Counter[str | FlowOwner] = Counter()
         """Places by tenant and by flow."""
-        self._slots = self._scheduler("flow runs", limits)
-        self._quick = self._scheduler("quick flow runs", limits, QUICK_FACTOR)
-        self._requests = self._scheduler("requests of flows", limits)
+        self._slots = self._build_scheduler("flow runs", limits)
+        self._quick = self._build_scheduler("quick flow runs", limits, QUICK_RUNS_FACTOR)
+        self._requests = self._build_scheduler("requests of flows", limits)
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway_flow_runs_waiting",
-            [self._observe],
+            [self._observe_waiting],
             description="Waiting runs of flows, by tenant",
         )
 
-    def find_reached_limit(self, share: QueueShare) -> str:
-        """Return the name of the reached limit, as in `contracts.limits.Limits`, or ""."""
+    def find_reached_limit(self, share: QueuePlaces) -> str:
+        """Return the name of the limit that a run would exceed (see `Limits`), or ""."""
         (tenant, _), number = share
         if self._waiting[share.owner] + number > self._limits_of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
-        return "" if number <= self._places_left(tenant) else "waitingRuns"
+        return "" if number <= self._count_free_places(tenant) else "waitingRuns"
 
-    def fits(self, tenant: str, number: int) -> bool:
-        """Return whether a tenant has enough places left, or has no waiting runs."""
-        return number <= self._places_left(tenant) or not self._waiting[tenant]
+    def has_places(self, tenant: str, number: int) -> bool:
+        """Return whether a tenant has `number` free places, or has no waiting runs."""
+        return number <= self._count_free_places(tenant) or not self._waiting[tenant]
 
-    def _places_left(self, tenant: str) -> int:
+    def _count_free_places(self, tenant: str) -> int:
         """Return the places left for a tenant, which may use as many as remain free."""
         return min(self._limits_of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
-    def enter(self, share: QueueShare) -> None:
-        """Add a waiting run; raise `NoRoom` if a limit is reached."""
+    def add_if_room(self, share: QueuePlaces) -> None:
+        """Add a waiting run; raise `QueueFull` if a limit is reached."""
         limit = self.find_reached_limit(share)
         if limit:
-            raise NoRoom(limit)
-        self.put(share)
+            raise QueueFull(limit)
+        self.add(share)
 
-    def put(self, share: QueueShare) -> None:
+    def add(self, share: QueuePlaces) -> None:
         """Add a waiting run that must be executed in any case."""
-        self._add(share.owner, share.places)
+        self._change_waiting(share.owner, share.number)
 
-    def leave(self, share: QueueShare) -> None:
+    def remove(self, share: QueuePlaces) -> None:
         """Remove a run that does not wait any more."""
-        self._add(share.owner, -share.places)
+        self._change_waiting(share.owner, -share.number)
 
-    def _add(self, owner: FlowOwner, number: int) -> None:
+    def _change_waiting(self, owner: FlowOwner, number: int) -> None:
         self._free -= number
         for key in (owner.tenant, owner):
             if places := self._waiting[key] + number:
@@ -116,9 +118,9 @@ class RunQueue:
                 del self._waiting[key]
 
     async def run(
-        self, share: QueueShare, job: Callable[[], Awaitable[object]], *, quick: bool = False
+        self, share: QueuePlaces, job: Callable[[], Awaitable[object]], *, quick: bool = False
     ) -> None:
-        """Wait for the turn of a run, and then execute `job`.
+        """Remove a waiting run when its turn comes, and then execute `job`.
 
         After `job`, the run occupies its places again until its result is recorded and the caller
         calls `leave`. A `quick` run waits only for stores.
@@ -126,34 +128,34 @@ class RunQueue:
         tenant, flow_id = share.owner
         slots = self._quick if quick else self._slots
         began = await slots.acquire(tenant, sub=flow_id)
-        self.leave(share)
+        self.remove(share)
         try:
             await job()
         finally:
-            self.put(share)
+            self.add(share)
             slots.release(tenant, began, sub=flow_id)
 
-    def request(self, owner: FlowOwner) -> AbstractAsyncContextManager[None]:
-        """Wait for the slot of a request to another system.
+    def acquire_request_slot(self, owner: FlowOwner) -> AbstractAsyncContextManager[None]:
+        """Return a context that waits for a slot for requests to other systems.
 
         One run may send many requests at once. A tenant may send as many as it may have runs.
         """
         return self._requests.slot(owner.tenant, sub=owner.flow_id)
 
     def measure_usage(self, tenant: str) -> dict[str, int]:
-        """Return the tenant's usage of its limits in this process, by name."""
+        """Return the tenant's usage in this process, by the name of the limit."""
         running = self._slots.held(tenant) + self._quick.held(tenant)
         return {"runs": running, "waitingRuns": self._waiting[tenant]}
 
-    def _scheduler(self, name: str, limits: EngineLimits, times: int = 1) -> FairScheduler:
-        caps = partial(self._caps, times)
+    def _build_scheduler(self, name: str, limits: EngineLimits, times: int = 1) -> FairScheduler:
+        caps = partial(self._tenant_caps, times)
         return FairScheduler(name, times * limits.running, items=sys.maxsize, caps=caps)
 
-    def _caps(self, times: int, tenant: str) -> Caps:
+    def _tenant_caps(self, times: int, tenant: str) -> Caps:
         limits = self._limits_of(tenant)
         return Caps(times * limits.runs, times * limits.each_runs)
 
-    def _observe(self, _: CallbackOptions) -> Iterable[Observation]:
+    def _observe_waiting(self, _: CallbackOptions) -> Iterable[Observation]:
         return [
             Observation(number, {"tenant": key})
             for key, number in self._waiting.items()

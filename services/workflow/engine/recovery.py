@@ -1,10 +1,10 @@
 """Recovery of recorded runs that no replica executes.
 
-`Recovery` takes over runs of stopped replicas. It restarts them if that is harmless, else records
-them as interrupted. `PendingRunRecovery` starts runs that this replica recorded but never executed:
-if the store fails during a write, the replica does not know which runs were recorded. A repeated
-event does not start them, because its cause already has a run. `Recovery` does not start them
-either, because their replica is alive.
+`OrphanedRunRecovery` takes over runs of stopped replicas. It restarts them if that is harmless,
+else records them as interrupted. `PendingRunRecovery` starts runs that this replica recorded but
+never executed: if the store fails during a write, the replica does not know which runs were
+recorded. A repeated event does not start them, because its cause already has a run.
+`OrphanedRunRecovery` does not start them either, because their replica is alive.
 
 `replicas`: `{_id: replica, until}`. Each replica renews its entry; time is that of the database.
 """
@@ -18,23 +18,23 @@ from dataclasses import dataclass, field
 from libs.common.scheduling.turns import IDLE_PERIOD, repeat
 from libs.common.store.mongo import Database, Document, StoreError
 from services.workflow.engine.runner import Engine
-from services.workflow.runs.log import ReplicaLog
+from services.workflow.runs.log import ReplicaRunLog
 from services.workflow.runs.model import Run
 from services.workflow.runs.store import RunStore
 
-REPLICA_SECONDS = 15.0
+REPLICA_EXPIRY_SECONDS = 15.0
 """Seconds after which a replica that does not renew its entry counts as stopped."""
 log = logging.getLogger(__name__)
 
 RECOVERY_PERIOD, PENDING_PERIOD = 2.0, 10.0
 """Seconds between two recoveries of each kind."""
 RUNS_PER_BATCH = 200
-MAX_TRIES = 3
+MAX_RUN_ATTEMPTS = 3
 """Maximum attempts, so that a run that crashes its replica does not crash all replicas."""
-INTERRUPTED = "interrupted: the service stopped during the run"
+INTERRUPTED_REASON = "interrupted: the service stopped during the run"
 
 
-class Replicas:
+class ReplicaRegistry:
     """The replicas of the service."""
 
     def __init__(self, database: Database, replica: str) -> None:
@@ -47,7 +47,7 @@ class Replicas:
             "$dateAdd": {
                 "startDate": "$$NOW",
                 "unit": "millisecond",
-                "amount": int(REPLICA_SECONDS * 1000),
+                "amount": int(REPLICA_EXPIRY_SECONDS * 1000),
             }
         }
         await self._replicas.update_one(
@@ -58,11 +58,11 @@ class Replicas:
         """Renew the entry of this replica until cancelled."""
         await repeat(
             self.renew_entry,
-            REPLICA_SECONDS / 3,
+            REPLICA_EXPIRY_SECONDS / 3,
             f"the entry of replica {self.own} was not renewed; retrying",
         )
 
-    async def leave(self) -> None:
+    async def delete_entry(self) -> None:
         """Delete the entry of this replica, so that its runs are recovered immediately.
 
         After a failure, they are recovered when the entry expires.
@@ -80,15 +80,15 @@ class Replicas:
 
 
 @dataclass
-class Recovery:
+class OrphanedRunRecovery:
     """Recovers runs of stopped replicas; one replica at a time."""
 
     store: RunStore
-    replicas: Replicas
+    replicas: ReplicaRegistry
     engine: Engine
-    log: ReplicaLog
+    log: ReplicaRunLog
     _known: tuple[list[str], float] = field(default=([], 0.0), init=False)
-    """The replicas at the last complete recovery, and the monotonic time of the next one."""
+    """Live replicas at the last complete recovery, and the monotonic time of the next one."""
 
     async def recover(self) -> None:
         """Recover all runs for which the queue has room, fairly by tenant.
@@ -101,22 +101,24 @@ class Recovery:
         full: set[str] = set()
         while orphans := await self.store.list_orphans(alive, RUNS_PER_BATCH, full):
             for run in orphans:
-                if self.engine.has_room(run):
-                    await self._adopt(run, alive)
+                if self.engine.has_room_for_run(run):
+                    await self._restart_or_interrupt(run, alive)
                 else:
                     full.add(run.tenant)
         self._known = ([], 0.0) if full else (alive, now + IDLE_PERIOD)
 
-    async def _adopt(self, run: Run, alive: list[str]) -> None:
+    async def _restart_or_interrupt(self, run: Run, alive: list[str]) -> None:
         own_replica = self.replicas.own
-        if run.tries < MAX_TRIES and await self.store.adopt(run, own_replica, alive, restart=True):
+        if run.tries < MAX_RUN_ATTEMPTS and await self.store.take_over(
+            run, own_replica, alive, restart=True
+        ):
             run.tries += 1
             log.info("run %d restarts", run.id)
             self.engine.execute(run)
-        elif await self.store.adopt(run, own_replica, alive, restart=False):
+        elif await self.store.take_over(run, own_replica, alive, restart=False):
             run.tries += 1
-            run.status, run.error = "ERROR", INTERRUPTED
-            await self.log.finish(run)
+            run.status, run.error = "ERROR", INTERRUPTED_REASON
+            await self.log.record_end(run)
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,7 @@ class PendingRunRecovery:
     """Starts runs that this replica recorded but never started."""
 
     store: RunStore
-    replicas: Replicas
+    replicas: ReplicaRegistry
     engine: Engine
 
     async def recover(self) -> None:
@@ -133,7 +135,7 @@ class PendingRunRecovery:
         started = True
         while started:
             pending = await self.store.list_pending(
-                own_replica, self.engine.active_run_ids(), RUNS_PER_BATCH, full
+                own_replica, self.engine.list_active_run_ids(), RUNS_PER_BATCH, full
             )
             others = (
                 [name for name in await self.replicas.list_alive() if name != own_replica]
@@ -141,16 +143,16 @@ class PendingRunRecovery:
                 else []
             )
             full_before = len(full)
-            full |= {run.tenant for run in pending if not self.engine.has_room(run)}
+            full |= {run.tenant for run in pending if not self.engine.has_room_for_run(run)}
             started = len(full) > full_before
             for run in pending:
-                if run.tenant not in full and await self._begin(run, own_replica, others):
+                if run.tenant not in full and await self._start_pending(run, own_replica, others):
                     started = True
 
-    async def _begin(self, run: Run, own_replica: str, others: Iterable[str]) -> bool:
-        if run.id in self.engine.active_run_ids():
+    async def _start_pending(self, run: Run, own_replica: str, others: Iterable[str]) -> bool:
+        if run.id in self.engine.list_active_run_ids():
             return False
-        if not await self.store.adopt(run, own_replica, others, restart=True):
+        if not await self.store.take_over(run, own_replica, others, restart=True):
             return False
         run.tries += 1
         log.info("pending run %d starts", run.id)

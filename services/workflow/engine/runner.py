@@ -25,27 +25,33 @@ from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import continue_trace, mark_failed
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter
-from services.workflow.engine.plans import Plans
-from services.workflow.engine.queue import EngineLimits, NoRoom, QueueShare, RunQueue, build_share
+from services.workflow.engine.plans import PlanCache
+from services.workflow.engine.queue import (
+    EngineLimits,
+    QueueFull,
+    QueuePlaces,
+    RunQueue,
+    compute_places,
+)
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan
-from services.workflow.runs.log import ReplicaLog
+from services.workflow.runs.log import ReplicaRunLog
 from services.workflow.runs.model import MAX_HOPS, Cause, DeployedFlow, FlowOwner, Run, RunIdentity
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ended: Counter[str] = Counter()
+_ended_runs: Counter[str] = Counter()
 metrics.get_meter("thingway").create_observable_counter(
     "thingway_flow_runs",
-    [lambda _: [Observation(number, {"status": status}) for status, number in _ended.items()]],
+    [lambda _: [Observation(number, {"status": status}) for status, number in _ended_runs.items()]],
     description="Ended runs of flows, by status",
 )
 
-TEST_SECONDS = 25.0
+MAX_TEST_SECONDS = 25.0
 """Maximum seconds of a test, because the gateway's timeout is 30 seconds."""
-DROPPED_LIMIT = "waitingRuns"
+DROPPED_RUNS_LIMIT = "waitingRuns"
 """Name of the limit on waiting runs, for reports of runs that were dropped."""
 RUNS_PER_WRITE = 200
 """Maximum runs of events or timers per write."""
@@ -74,32 +80,32 @@ class FlowStart:
         return self.flow.flow_id, self.cause.key
 
 
-class AdmittedRuns(NamedTuple):
-    """The recorded runs, and those that are not recorded for lack of room."""
+class AdmissionResult(NamedTuple):
+    """The runs to execute, and the starts without room in the queue."""
 
     runs: list[Run]
-    """Newly recorded runs; runs that exist already are left out."""
+    """Runs to execute: recorded or deferred ones. Runs that exist already are left out."""
     without_room: list[FlowStart]
-    """Runs without room to wait."""
+    """Starts of runs that have no room to wait."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Engine:
     """Runs flows in this process."""
 
-    plans: Plans
-    log: ReplicaLog
+    plans: PlanCache
+    log: ReplicaRunLog
     breaker: CircuitBreaker
     limits: EngineLimits
     queue: RunQueue
     rejected_runs: RejectedRunCounter
     ids: IdAllocator
-    _active: dict[int, QueueShare] = field(default_factory=dict, init=False)
+    _active: dict[int, QueuePlaces] = field(default_factory=dict, init=False)
     _deferred: set[RunIdentity] = field(default_factory=set, init=False)
     """Runs that are executed before they are recorded."""
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set, init=False)
 
-    async def start(self, flow: DeployedFlow, entered: Any, cause: Cause) -> Run:
+    async def run_to_end(self, flow: DeployedFlow, entered: Any, cause: Cause) -> Run:
         """Run a flow and return its run after the end, successful or not.
 
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
@@ -107,74 +113,74 @@ class Engine:
         """
         # Shielded from the start, because a recorded run must be executed.
         return await asyncio.shield(
-            self.run_in_background(self._start(FlowStart(flow, entered, cause)))
+            self.run_in_background(self._record_and_run(FlowStart(flow, entered, cause)))
         )
 
-    async def _start(self, start: FlowStart) -> Run:
-        run = await self.begin(start)
+    async def _record_and_run(self, start: FlowStart) -> Run:
+        run = await self.record_start(start)
         await self.execute(run)
         return run
 
-    async def begin(self, start: FlowStart) -> Run:
-        """Record a run, and raise an error if it has no room.
+    async def record_start(self, start: FlowStart) -> Run:
+        """Record the start of a run in the queue.
 
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
         runs wait.
         """
-        share = _compute_share(start.flow, start.entered)
+        share = _compute_run_places(start.flow, start.entered)
         try:
-            self.queue.enter(share)
-        except NoRoom as error:
+            self.queue.add_if_room(share)
+        except QueueFull as error:
             count_limited(error.limit, share.owner.tenant)
             raise
-        runs = await self._record([(start, share)])
+        runs = await self._record_queued([(start, share)])
         if not runs:
             text = f"flow {start.flow.flow_id} has already run for {start.cause.key}"
             raise Conflict(text, field="key")
         return runs[0]
 
-    async def admit(self, starts: Sequence[FlowStart]) -> AdmittedRuns:
-        """Record runs in one write, except those that have no room to wait.
+    async def record_starts(self, starts: Sequence[FlowStart]) -> AdmissionResult:
+        """Record the starts of runs in one write, except those that have no room to wait.
 
         Quick runs of held causes are deferred: they are recorded at their end. The caller executes
         each run, and acknowledges its cause when it is recorded. `recovery` handles a crash in
         between.
         """
-        queued: list[tuple[FlowStart, QueueShare]] = []
+        queued: list[tuple[FlowStart, QueuePlaces]] = []
         without_room: list[FlowStart] = []
         flows = {start.flow.flow_id: start.flow for start in starts if start.is_held}
         quick = {flow_id for flow_id, flow in flows.items() if await self._is_quick(flow)}
         for start in starts:
-            share = _compute_share(start.flow, start.entered)
+            share = _compute_run_places(start.flow, start.entered)
             if start.identity in self._deferred or self.queue.find_reached_limit(share):
                 without_room.append(start)
                 continue
-            self.queue.put(share)
+            self.queue.add(share)
             queued.append((start, share))
             if start.is_held and start.flow.flow_id in quick:
                 self._deferred.add(start.identity)
-        return AdmittedRuns(await self._record(queued) if queued else [], without_room)
+        return AdmissionResult(await self._record_queued(queued) if queued else [], without_room)
 
-    def reject(self, start: FlowStart) -> None:
-        """Reject a run without room; count it for the flow's log."""
+    def count_rejected(self, start: FlowStart) -> None:
+        """Count a run that was rejected for lack of room, for the flow's log."""
         limit = (
             self.queue.find_reached_limit(
-                QueueShare(FlowOwner(start.flow.tenant, start.flow.flow_id))
+                QueuePlaces(FlowOwner(start.flow.tenant, start.flow.flow_id))
             )
-            or DROPPED_LIMIT
+            or DROPPED_RUNS_LIMIT
         )
         self.rejected_runs.count_rejected(start.flow, limit)
 
-    def fits(self, tenant: str, number: int) -> bool:
-        """Return whether `number` more runs of a tenant may wait; True if none waits."""
-        return self.queue.fits(tenant, number)
+    def has_room_for(self, tenant: str, number: int) -> bool:
+        """Return whether `number` more runs have room; True if none of them waits."""
+        return self.queue.has_places(tenant, number)
 
-    def has_room(self, run: Run) -> bool:
-        """Return whether a recorded run may wait here."""
-        return not self.queue.find_reached_limit(_compute_share(run, run.entered))
+    def has_room_for_run(self, run: Run) -> bool:
+        """Return whether the queue of this replica has room for a recorded run."""
+        return not self.queue.find_reached_limit(_compute_run_places(run, run.entered))
 
-    async def _record(self, queued: Sequence[tuple[FlowStart, QueueShare]]) -> list[Run]:
-        """Record and return runs that have places.
+    async def _record_queued(self, queued: Sequence[tuple[FlowStart, QueuePlaces]]) -> list[Run]:
+        """Record runs that occupy places in the queue; return the new ones.
 
         Runs that exist already release their places.
         """
@@ -194,12 +200,12 @@ class Engine:
                 )
                 runs.append(run)
                 self._active[run.id] = share
-            begun = {run.id for run in await self.log.begin(runs)}
+            begun = {run.id for run in await self.log.record_unless_deferred(runs)}
         finally:
             ids = [run.id for run in runs]
             for run_id, (start, share) in zip_longest(ids, queued):
                 if run_id not in begun:
-                    self.queue.leave(share)
+                    self.queue.remove(share)
                     self._deferred.discard(start.identity)
                     self._active.pop(run_id, None)
         return [run for run in runs if run.id in begun]
@@ -207,19 +213,21 @@ class Engine:
     async def _is_quick(self, flow: DeployedFlow) -> bool:
         """Return whether the flow has only quick nodes, which may all be repeated."""
         try:
-            return (await self.plans.find(flow.tenant, flow.flow_id, flow.version)).quick
+            return (await self.plans.get(flow.tenant, flow.flow_id, flow.version)).quick
         except (DesignInvalid, ThingwayError, StoreError):
             return False
 
     def execute(self, run: Run) -> "asyncio.Task[None]":
         """Execute a recorded run in the background."""
         if run.id not in self._active:
-            share = self._active[run.id] = _compute_share(run, run.entered)
-            self.queue.put(share)
+            share = self._active[run.id] = _compute_run_places(run, run.entered)
+            self.queue.add(share)
         # A run of an event continues the trace of the event, and not that of its batch.
-        return self.run_in_background(self._run(run), None if run.recorded else Context())
+        return self.run_in_background(
+            self._run_and_record(run), None if run.recorded else Context()
+        )
 
-    def active_run_ids(self) -> frozenset[int]:
+    def list_active_run_ids(self) -> frozenset[int]:
         """Return the ids of runs that are being recorded or executed."""
         return frozenset(self._active)
 
@@ -232,26 +240,26 @@ class Engine:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def test(
+    async def run_test(
         self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any] | None = None
     ) -> None:
         """Execute a plan with given `outputs`, and fill in `run`, without a log."""
-        share = QueueShare(FlowOwner(run.tenant, run.flow_id))
-        self.queue.enter(share)
-        limits = replace(self.limits, run_seconds=min(self.limits.run_seconds, TEST_SECONDS))
-        turn = partial(self.queue.request, share.owner)
+        share = QueuePlaces(FlowOwner(run.tenant, run.flow_id))
+        self.queue.add_if_room(share)
+        limits = replace(self.limits, run_seconds=min(self.limits.run_seconds, MAX_TEST_SECONDS))
+        turn = partial(self.queue.acquire_request_slot, share.owner)
         execution = Execution(
             plan=plan,
             run=run,
             limits=limits,
-            mark_unrepeatable=_mark_nothing,
+            mark_unrepeatable=_skip_marking,
             turn=turn,
             dry_run=dry_run,
         )
         try:
             await self.queue.run(share, partial(execution.execute, outputs))
         finally:
-            self.queue.leave(share)
+            self.queue.remove(share)
 
     async def drain(self, seconds: float) -> None:
         """Wait up to `seconds` for current runs; then interrupt them for recovery."""
@@ -262,29 +270,29 @@ class Engine:
                 with suppress(asyncio.CancelledError):
                     await task
 
-    async def _run(self, run: Run) -> None:
+    async def _run_and_record(self, run: Run) -> None:
         name_lines(tenant=run.tenant, runId=str(run.id), flowId=str(run.flow_id))
         try:
             with continue_trace("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
                 if run.cause.hops >= MAX_HOPS:
-                    _fail(run, LOOP_REASON)
+                    _mark_failed(run, LOOP_REASON)
                 else:
-                    await self._execute(run)
+                    await self._execute_plan(run)
                 span.set_attributes({"thingway.flow": run.flow_id, "thingway.run": run.id})
                 if run.status == "ERROR":
                     mark_failed(span, "run")
-                await self.log.finish(run)
-            _ended[run.status] += 1
+                await self.log.record_end(run)
+            _ended_runs[run.status] += 1
         finally:
-            self.queue.leave(self._active.pop(run.id))
+            self.queue.remove(self._active.pop(run.id))
             self._deferred.discard(run.identity)
         await self.breaker.count_result(run)
 
-    async def _execute(self, run: Run) -> None:
+    async def _execute_plan(self, run: Run) -> None:
         try:
-            plan = await self.plans.find(run.tenant, run.flow_id, run.version)
+            plan = await self.plans.get(run.tenant, run.flow_id, run.version)
         except (DesignInvalid, ThingwayError) as error:
-            _fail(run, f"the design cannot run: {error}")
+            _mark_failed(run, f"the design cannot run: {error}")
             return
         share = self._active[run.id]
         execution = Execution(
@@ -292,13 +300,13 @@ class Engine:
             run=run,
             limits=self.limits,
             mark_unrepeatable=self.log.mark_unrepeatable,
-            turn=partial(self.queue.request, share.owner),
+            turn=partial(self.queue.acquire_request_slot, share.owner),
         )
         await self.queue.run(share, execution.execute, quick=plan.quick)
 
 
 class ExecutionResult(NamedTuple):
-    """Runs without room, and the tasks of deferred runs."""
+    """Starts without room, and deferred runs by the task that executes them."""
 
     without_room: list[FlowStart]
     deferred: "dict[asyncio.Task[None], Run]"
@@ -314,7 +322,7 @@ async def record_and_execute(engine: Engine, starts: Iterable[FlowStart]) -> Exe
     deferred: dict[asyncio.Task[None], Run] = {}
     remaining = iter(starts)
     while chunk := list(islice(remaining, RUNS_PER_WRITE)):
-        runs, more = await engine.admit(chunk)
+        runs, more = await engine.record_starts(chunk)
         without_room += more
         for begin in range(0, len(runs) or 1, STARTS_PER_ITERATION):
             for run in runs[begin : begin + STARTS_PER_ITERATION]:
@@ -325,14 +333,14 @@ async def record_and_execute(engine: Engine, starts: Iterable[FlowStart]) -> Exe
     return ExecutionResult(without_room, deferred)
 
 
-def _compute_share(flow: DeployedFlow | Run, entered: Any) -> QueueShare:
+def _compute_run_places(flow: DeployedFlow | Run, entered: Any) -> QueuePlaces:
     size = len(msgspec.json.encode(entered, enc_hook=str))
-    return build_share(FlowOwner(flow.tenant, flow.flow_id), size)
+    return compute_places(FlowOwner(flow.tenant, flow.flow_id), size)
 
 
-def _fail(run: Run, reason: str) -> None:
+def _mark_failed(run: Run, reason: str) -> None:
     run.status, run.error = "ERROR", reason
 
 
-async def _mark_nothing(_: Run) -> None:
+async def _skip_marking(_: Run) -> None:
     """Record nothing, for tests."""

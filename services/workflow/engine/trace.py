@@ -12,13 +12,13 @@ import msgspec
 from services.workflow.graph.plan import PlanNode
 from services.workflow.runs.model import Run, TraceItem
 
-LONGEST_TEXT = 16 * 1024
+MAX_TEXT_CHARACTERS = 16 * 1024
 """Maximum characters of an input or output in a trace; longer ones are truncated."""
-LONGEST_TRACE = 1024 * 1024
+MAX_TRACE_CHARACTERS = 1024 * 1024
 """Maximum characters of all inputs and outputs of a run; later ones are left out."""
-MASK = "******"
+MASK_TEXT = "******"
 
-FULL_TRACE = '{"truncated":"","reason":"the trace is full"}'
+FULL_TRACE_PLACEHOLDER = '{"truncated":"","reason":"the trace is full"}'
 
 _MASKED_WORDS = (
     "pass(word|wd|phrase)|secret|token|authorization|cookie|api[_-]?key|private_?key|credential"
@@ -29,12 +29,12 @@ _SECRET_NAME = re.compile(_MASKED_WORDS, re.IGNORECASE)
 _SECRET_KEY = re.compile(b'"[^"]*(%b)[^"]*"\\s*:' % _MASKED_WORDS.encode(), re.IGNORECASE)
 
 
-class Trace:
+class RunTrace:
     """Writes `run.traces`."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._room = LONGEST_TRACE
+        self._room = MAX_TRACE_CHARACTERS
 
     def render(self, value: Any) -> str | None:
         """Return a value as text for the trace, or a placeholder if the trace is full."""
@@ -42,11 +42,11 @@ class Trace:
         if text is None:
             return None
         if len(text) > self._room:
-            return FULL_TRACE
+            return FULL_TRACE_PLACEHOLDER
         self._room -= len(text)
         return text
 
-    def add(
+    def record_node(
         self,
         node: PlanNode,
         started: int,
@@ -77,7 +77,7 @@ class Trace:
         )
 
     @property
-    def error(self) -> str | None:
+    def first_error(self) -> str | None:
         """Return the first error of the run."""
         return next((item.error_message for item in self._run.traces if item.error_message), None)
 
@@ -94,9 +94,9 @@ def render_value(value: Any) -> str | None:
     if _SECRET_HINT.search(encoded.lower()) and _SECRET_KEY.search(encoded):
         encoded = msgspec.json.encode(mask_secrets(msgspec.json.decode(encoded)))
     text = encoded.decode()
-    if len(text) <= LONGEST_TEXT:
+    if len(text) <= MAX_TEXT_CHARACTERS:
         return text
-    short = {"truncated": text[:LONGEST_TEXT], "characters": len(text)}
+    short = {"truncated": text[:MAX_TEXT_CHARACTERS], "characters": len(text)}
     return msgspec.json.encode(short).decode()
 
 
@@ -104,7 +104,7 @@ def mask_secrets(value: Any) -> Any:
     """Return `value` with masked values of keys that name secrets."""
     if isinstance(value, Mapping):
         return {
-            key: MASK
+            key: MASK_TEXT
             if _SECRET_NAME.search(str(key)) and item not in (None, "")
             else mask_secrets(item)
             for key, item in value.items()

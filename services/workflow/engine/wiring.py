@@ -5,17 +5,21 @@ from uuid import uuid4
 
 from libs.common.store.ids import IdAllocator
 from services.workflow.clients import Clients
-from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter, RunLogWriter
-from services.workflow.engine.plans import Plans
+from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter, UnstartedRunLog
+from services.workflow.engine.plans import PlanCache
 from services.workflow.engine.queue import EngineLimits, RunQueue
-from services.workflow.engine.recovery import PendingRunRecovery, Recovery, Replicas
+from services.workflow.engine.recovery import (
+    OrphanedRunRecovery,
+    PendingRunRecovery,
+    ReplicaRegistry,
+)
 from services.workflow.engine.runner import Engine
 from services.workflow.flows.wiring import Flows
 from services.workflow.nodes.wiring import Nodes
-from services.workflow.runs.log import ReplicaLog, RunRetention
+from services.workflow.runs.log import ReplicaRunLog, RunRetention
 
-RUN_IDS = 1000
-"""Ids allocated at a time. A restart wastes at most this many."""
+RUN_IDS_PER_ALLOCATION = 1000
+"""Ids of runs allocated at a time. A restart wastes at most this many."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,8 @@ class EngineParts:
     queue: RunQueue
     ids: IdAllocator
     """Ids of runs."""
-    replicas: Replicas
-    recovery: Recovery
+    replicas: ReplicaRegistry
+    recovery: OrphanedRunRecovery
     pending: PendingRunRecovery
     rejected_runs: RejectedRunCounter
     retention: RunRetention
@@ -36,18 +40,21 @@ class EngineParts:
 def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
     """Construct the package for a new replica."""
     settings, database = clients.settings, clients.mongo.database
-    replicas, ids = Replicas(database, uuid4().hex), IdAllocator(database, "runs", RUN_IDS)
-    log = ReplicaLog(flows.runs, replicas.own)
+    replicas, ids = (
+        ReplicaRegistry(database, uuid4().hex),
+        IdAllocator(database, "runs", RUN_IDS_PER_ALLOCATION),
+    )
+    log = ReplicaRunLog(flows.runs, replicas.own)
     limits = EngineLimits(
         running=settings.flow_runs,
         waiting=settings.flow_runs_waiting,
         run_seconds=settings.flow_run_seconds,
         node_seconds=settings.flow_node_seconds,
     )
-    queue, writer = RunQueue(limits, clients.limits.get), RunLogWriter(log, ids)
+    queue, writer = RunQueue(limits, clients.limits.get), UnstartedRunLog(log, ids)
     rejected_runs = RejectedRunCounter(writer)
     runner = Engine(
-        plans=Plans(flows.store, flows.vault, nodes.registry),
+        plans=PlanCache(flows.store, flows.vault, nodes.registry),
         log=log,
         breaker=CircuitBreaker(flows.service, writer, settings.flow_failures),
         limits=limits,
@@ -60,7 +67,7 @@ def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
         queue,
         ids,
         replicas,
-        Recovery(flows.runs, replicas, runner, log),
+        OrphanedRunRecovery(flows.runs, replicas, runner, log),
         PendingRunRecovery(flows.runs, replicas, runner),
         rejected_runs,
         RunRetention(flows.runs, log, settings.flow_log_days, settings.flow_log_entries),

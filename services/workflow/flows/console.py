@@ -28,10 +28,10 @@ from services.workflow.flows.service import FlowService
 
 Flows = NamedDependency[FlowService]
 
-MAX_DIGITS = 9
+MAX_VERSION_DIGITS = 9
 """Maximum digits of a version."""
 
-Version = Annotated[
+VersionParameter = Annotated[
     str | None, QueryParameter(description="Version of the flow. Default: the latest version.")
 ]
 
@@ -49,7 +49,7 @@ async def update_flow(
     principal: RequestPrincipal, flows: Flows, flow_id: PathId, data: JSONBody[UpdateFlow]
 ) -> None:
     """Set name and remark of a flow."""
-    await flows.update(principal, flow_id, data)
+    await flows.set_name_and_remark(principal, flow_id, data)
 
 
 @post("/batch-delete", guards=[allow_holders(Function.WORKFLOW_DELETE)])
@@ -74,7 +74,7 @@ async def disable_flow(principal: RequestPrincipal, flows: Flows, flow_id: PathI
 
 @get("/{flow_id:str}/design", guards=[allow_holders(Function.WORKFLOW_VIEW)])
 async def get_design(
-    principal: RequestPrincipal, flows: Flows, flow_id: PathId, version: Version = None
+    principal: RequestPrincipal, flows: Flows, flow_id: PathId, version: VersionParameter = None
 ) -> DesignResponse:
     """Get a version of a flow's design. `version` in the response is the latest one."""
     wanted = _parse_version(version)
@@ -100,7 +100,7 @@ async def save_design(
 def _parse_version(text: str | None) -> int | None:
     if not text:
         return None
-    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS):
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_VERSION_DIGITS):
         raise InvalidInput(f"must be a version number. Got `{text:.20}`.", field="version")
     return int(text)
 

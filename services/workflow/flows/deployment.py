@@ -14,7 +14,7 @@ from libs.common.errors import Conflict, InvalidInput
 from libs.common.identity import Principal
 from libs.common.store.mongo import Session
 from services.workflow.entities import Entities, EntityAccess
-from services.workflow.flows.model import AfterWrite, DeploymentObserver, Flow
+from services.workflow.flows.model import DeploymentObserver, Flow, TransactionStep
 from services.workflow.flows.store import FlowStore, UnsettledFlow, UnsettledStore
 from services.workflow.graph.design import (
     DESIGN_FIELD,
@@ -30,16 +30,16 @@ from services.workflow.runs.model import DeployedFlow, FlowOwner
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.vault import Vault
 
-MAY_NOT_COMMAND = (
+COMMAND_PERMISSION_REASON = (
     "sets values or calls services; this needs entity_data.edit, device.edit, dashboard.edit or "
     "workflow.edit"
 )
 log = logging.getLogger(__name__)
 
-SETTLING_PERIOD = 30.0
+REPAIR_SECONDS = 30.0
 """Seconds between two repairs."""
-CHANGE_SECONDS = 120
-"""Seconds after which a change of a flow has finished or failed."""
+MAX_CHANGE_SECONDS = 120
+"""Seconds after which a change of a flow has certainly finished or failed."""
 FLOWS_PER_READ = 100
 
 
@@ -53,13 +53,15 @@ class FlowDeployer:
     vault: Vault
     triggers: Sequence[DeploymentObserver]
 
-    async def compile_for(self, user: Principal, text: str) -> Plan:
+    async def compile_for_user(self, user: Principal, text: str) -> Plan:
         """Return the plan of a design that a user wants to run; raise `DesignInvalid`."""
-        plan = await self._compile(user.tenant, await self.vault.reveal(user.tenant, text))
+        plan = await self._compile_with_syntax_check(
+            user.tenant, await self.vault.replace_marks_by_secrets(user.tenant, text)
+        )
         await self.check_entities(user, plan)
         return plan
 
-    async def _compile(self, tenant: str, text: str) -> Plan:
+    async def _compile_with_syntax_check(self, tenant: str, text: str) -> Plan:
         """Compile a design and check the syntax of its code; raise `DesignInvalid`."""
         plan = compile_design(text, self.registry)
         DesignInvalid.raise_for(
@@ -97,7 +99,7 @@ class FlowDeployer:
             return
         DesignInvalid.raise_for(
             [
-                Reason(node.id, "componentName", MAY_NOT_COMMAND)
+                Reason(node.id, "componentName", COMMAND_PERMISSION_REASON)
                 for node in plan.nodes.values()
                 if isinstance(node.type, Step) and node.type.commands
             ]
@@ -121,7 +123,7 @@ class FlowDeployer:
         flow: Flow,
         before: Flow | None,
         unsaved_secrets: Mapping[str, str] | None = None,
-    ) -> AfterWrite:
+    ) -> TransactionStep:
         """Prepare triggers for a write; return the operation for its transaction.
 
         Raises `InvalidInput` with the reasons if an enabled flow cannot run. A user who does not
@@ -132,37 +134,37 @@ class FlowDeployer:
         deployed = await self._compile_deployed(
             None if runs_already else user, flow, unsaved_secrets
         )
-        await self._prepare(flow)
+        await self._prepare_triggers(flow)
 
         async def apply(session: Session) -> None:
             for trigger in self.triggers:
-                await trigger.apply(flow.tenant, flow.id, deployed, session)
+                await trigger.write_deployment(flow.tenant, flow.id, deployed, session)
 
         return apply
 
-    async def restore(self, flow: Flow) -> bool:
-        """Prepare the service of a flow; return False if no trigger node starts it.
+    async def restore_service(self, flow: Flow) -> bool:
+        """Prepare the service of a flow; return False if it has no trigger node.
 
         A draft with several entries keeps its service.
         """
-        await self._prepare(flow, Trigger.name)
+        await self._prepare_triggers(flow, Trigger.name)
         return starts_with_trigger(flow.design)
 
     async def undeploy(self, tenant: str, flow_id: int, session: Session) -> None:
         """Undeploy a flow in the transaction that deletes or disables it."""
         for trigger in self.triggers:
-            await trigger.apply(tenant, flow_id, None, session)
+            await trigger.write_deployment(tenant, flow_id, None, session)
 
-    async def changed(self, tenant: str, flow_id: int) -> None:
+    async def notify_stored(self, tenant: str, flow_id: int) -> None:
         """Notify triggers after a flow was stored."""
         for trigger in self.triggers:
-            await trigger.changed(tenant, flow_id)
+            await trigger.handle_stored(tenant, flow_id)
 
-    async def forget(self, tenant: str, flow_id: int) -> None:
+    async def notify_deleted(self, tenant: str, flow_id: int) -> None:
         """Notify triggers after a flow was deleted."""
-        await self.changed(tenant, flow_id)
+        await self.notify_stored(tenant, flow_id)
         for trigger in self.triggers:
-            await trigger.forget(tenant, flow_id)
+            await trigger.handle_deleted(tenant, flow_id)
 
     async def _compile_deployed(
         self, user: Principal | None, flow: Flow, unsaved_secrets: Mapping[str, str] | None
@@ -170,11 +172,13 @@ class FlowDeployer:
         if not flow.enabled:
             return None
         try:
-            text = await self.vault.reveal(flow.tenant, flow.design, unsaved_secrets)
+            text = await self.vault.replace_marks_by_secrets(
+                flow.tenant, flow.design, unsaved_secrets
+            )
             if user is None:
                 plan = compile_design(text, self.registry)
             else:
-                plan = await self._compile(flow.tenant, text)
+                plan = await self._compile_with_syntax_check(flow.tenant, text)
                 self.check_commands(user, plan)
                 await self.check_entities(user, plan)
                 await self.check_constants(flow.tenant, plan)
@@ -190,25 +194,25 @@ class FlowDeployer:
             parameters=plan.raw_entry,
         )
 
-    async def _prepare(self, flow: Flow, component: str | None = None) -> None:
-        """Prepare triggers if the design has one entry, of type `component` if given."""
+    async def _prepare_triggers(self, flow: Flow, component: str | None = None) -> None:
+        """Prepare triggers if a design has a single entry (of type `component` if given)."""
         find = self.registry.find
         entries = [
             node
-            for node in _find_starts(flow.design)
+            for node in _find_start_nodes(flow.design)
             if isinstance(find(node.component_name), Entry)
         ]
         if len(entries) == 1 and component in (None, entries[0].component_name):
             for trigger in self.triggers:
-                await trigger.prepare(flow, entries[0])
+                await trigger.prepare_entry(flow, entries[0])
 
 
 def starts_with_trigger(text: str) -> bool:
     """Return whether a trigger node without incoming edges makes the flow a service."""
-    return any(node.component_name == Trigger.name for node in _find_starts(text))
+    return any(node.component_name == Trigger.name for node in _find_start_nodes(text))
 
 
-def _find_starts(text: str) -> list[DesignNode]:
+def _find_start_nodes(text: str) -> list[DesignNode]:
     """Return the nodes without incoming edges; empty for an invalid design."""
     try:
         return find_start_nodes(read_design(text))
@@ -233,7 +237,7 @@ class FlowSettler:
 
     async def repair(self) -> None:
         """Repair the oldest unsettled flows. Idempotent."""
-        for flow in await self.store.older(CHANGE_SECONDS, FLOWS_PER_READ):
+        for flow in await self.store.list_older(MAX_CHANGE_SECONDS, FLOWS_PER_READ):
             try:
                 await self._repair(flow)
             except Conflict as error:
@@ -242,5 +246,5 @@ class FlowSettler:
 
     async def _repair(self, unsettled: UnsettledFlow) -> None:
         flow = await self.flows.get(unsettled.tenant, unsettled.flow_id)
-        if flow is None or not await self.deployer.restore(flow):
+        if flow is None or not await self.deployer.restore_service(flow):
             await self.entities.remove_service(unsettled.tenant, unsettled.flow_id)

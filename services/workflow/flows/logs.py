@@ -29,13 +29,13 @@ from services.workflow.flows.service import FlowService
 from services.workflow.runs.model import Run, TraceItem
 from services.workflow.runs.store import RunStore
 
-MASK = "******"
+HIDDEN_VALUE_MASK = "******"
 _ENTITY_KEY = re.compile(r'"([^"\\\s]{1,500}\.[^"\\\s]{1,500})\\?"\s*:')
 """Matches a name that may be an entity key. In truncated texts, quotes are escaped."""
-Ended = Literal["SUCCESS", "ERROR"]
+FinalStatus = Literal["SUCCESS", "ERROR"]
 
 
-def find_entity_keys(traces: Iterable[TraceItem], maximum: int) -> list[str]:
+def find_possible_entity_keys(traces: Iterable[TraceItem], maximum: int) -> list[str]:
     """Return up to `maximum` names in inputs and outputs that may be entity keys."""
     keys: dict[str, None] = {}
     for trace in traces:
@@ -58,18 +58,20 @@ def mask_values(traces: Iterable[TraceItem], hidden: Collection[str]) -> list[Tr
 def _mask_text(text: str | None, hidden: Collection[str]) -> str | None:
     if text is None or not any(key in text for key in hidden):
         return text
-    return msgspec.json.encode(_mask(msgspec.json.decode(text), hidden)).decode()
+    return msgspec.json.encode(_mask_value(msgspec.json.decode(text), hidden)).decode()
 
 
-def _mask(value: Any, hidden: Collection[str]) -> Any:
+def _mask_value(value: Any, hidden: Collection[str]) -> Any:
     if isinstance(value, dict):
         if isinstance(cut := value.get("truncated"), str) and any(key in cut for key in hidden):
-            return value | {"truncated": MASK}
+            return value | {"truncated": HIDDEN_VALUE_MASK}
         return {
-            key: MASK if key in hidden and item is not None else _mask(item, hidden)
+            key: HIDDEN_VALUE_MASK
+            if key in hidden and item is not None
+            else _mask_value(item, hidden)
             for key, item in value.items()
         }
-    return [_mask(item, hidden) for item in value] if isinstance(value, list) else value
+    return [_mask_value(item, hidden) for item in value] if isinstance(value, list) else value
 
 
 class SearchLogs(PageRequest, kw_only=True):
@@ -84,7 +86,7 @@ class RunSummary(ResponseModel, kw_only=True):
     id: str
     start_time: int
     time_cost: int
-    status: Ended
+    status: FinalStatus
     version: int
     """Version of the flow's design."""
 
@@ -98,7 +100,7 @@ class RunDetail(RunSummary, kw_only=True):
     """Traces of the nodes in their order."""
 
 
-def final_status(run: Run) -> Ended:
+def final_status(run: Run) -> FinalStatus:
     """Return the final status of a run."""
     return "SUCCESS" if run.status == "SUCCESS" else "ERROR"
 
@@ -117,7 +119,7 @@ class LogService:
         """Return one page of a flow's runs, newest first."""
         await self.flows.get_visible(user, flow_id)
         runs, total = await self.store.search(user.tenant, flow_id, request.status or "", request)
-        return request.listed(list(map(_list_item, runs)), total)
+        return request.listed(list(map(_run_summary, runs)), total)
 
     async def get_run(self, user: Principal, run_id: int) -> RunDetail:
         """Return a run with its traces, without values that are write-only now."""
@@ -125,14 +127,14 @@ class LogService:
         if run is None:
             raise NotFound(f"run {run_id} does not exist", field="log_id")
         await self.flows.get_visible(user, run.flow_id)
-        keys = find_entity_keys(run.traces, MAX_KEYS)
+        keys = find_possible_entity_keys(run.traces, MAX_KEYS)
         entities = await self.entities.resolve(user.tenant, keys) if keys else ()
         hidden = {entity.key for entity in entities if entity.write_only}
         traces = mask_values(run.traces, hidden) if hidden else run.traces
-        return RunDetail(**asdict(_list_item(run)), error_message=run.error, trace_info=traces)
+        return RunDetail(**asdict(_run_summary(run)), error_message=run.error, trace_info=traces)
 
 
-def _list_item(run: Run) -> RunSummary:
+def _run_summary(run: Run) -> RunSummary:
     return RunSummary.from_fields(run, start_time=run.started_at, status=final_status(run))
 
 

@@ -12,8 +12,8 @@ from libs.common.store.mongo import Session
 from services.workflow.graph.design import DesignNode
 from services.workflow.runs.model import DeployedFlow
 
-AfterWrite = Callable[[Session], Awaitable[None]]
-"""Further operations in the transaction of a write."""
+TransactionStep = Callable[[Session], Awaitable[None]]
+"""Further writes in the transaction that stores a flow."""
 Name = Annotated[str, msgspec.Meta(max_length=127)]
 Remark = Annotated[str, msgspec.Meta(max_length=1000)]
 
@@ -39,29 +39,29 @@ class Flow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class DeploymentObserver:
-    """Observer of changes of flows, one per kind of trigger.
+    """Part of a kind of trigger that is notified of stored and deleted flows.
 
     Each observer is notified about all flows, because a flow may have had its entry before. All
     methods are idempotent.
     """
 
-    async def prepare(self, flow: Flow, entry: DesignNode) -> None:
-        """Create prerequisites of a trigger before a flow is stored.
+    async def prepare_entry(self, flow: Flow, entry: DesignNode) -> None:
+        """Create what a trigger needs before a flow is stored.
 
         `entry` is the only entry of the design; its parameters are not validated yet. An exception
         is shown to the user and prevents the write.
         """
 
-    async def apply(
+    async def write_deployment(
         self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Deploy a flow (or None: undeploy it) in the transaction that stores it."""
 
-    async def changed(self, tenant: str, flow_id: int) -> None:
+    async def handle_stored(self, tenant: str, flow_id: int) -> None:
         """Handle a committed change in this replica; other replicas are not notified."""
 
-    async def forget(self, tenant: str, flow_id: int) -> None:
-        """Delete what `prepare` created, after a flow was deleted."""
+    async def handle_deleted(self, tenant: str, flow_id: int) -> None:
+        """Delete what `prepare_entry` created, after a flow was deleted."""
 
 
 class SearchFlows(PageRequest, kw_only=True):

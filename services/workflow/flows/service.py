@@ -21,7 +21,6 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from services.workflow.flows.deployment import FlowDeployer
 from services.workflow.flows.model import (
-    AfterWrite,
     DesignResponse,
     Flow,
     FlowResponse,
@@ -29,6 +28,7 @@ from services.workflow.flows.model import (
     SavedDesign,
     SaveDesign,
     SearchFlows,
+    TransactionStep,
     UpdateFlow,
 )
 from services.workflow.flows.store import FlowStore, UnsettledStore
@@ -36,14 +36,14 @@ from services.workflow.graph.design import check_storable, complete_for_editors
 from services.workflow.runs.store import RunStore
 from services.workflow.vault import ConcealedDesign, SecretStore, Vault, find_marks
 
-ATTEMPTS = 20
+MAX_CHANGE_ATTEMPTS = 20
 """Attempts to change a flow while others change it."""
 MAX_OLD_VERSIONS = 50
 """Maximum stored older versions per flow: users need few, and each may have 1 MiB."""
-TRIM_INTERVAL = 10
+VERSIONS_BETWEEN_TRIMS = 10
 """Versions between two deletions, because a deletion reads all remaining versions."""
 
-Change = tuple[Flow, ConcealedDesign | None]
+FlowChange = tuple[Flow, ConcealedDesign | None]
 """The changed flow, and its secrets if they change."""
 
 
@@ -71,21 +71,23 @@ class FlowService:
         flows, total = await self.store.search(user.tenant, visible, request)
         authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
         names = await self.people.nicknames(user.tenant, authors)
-        return request.listed([_list_item(flow, names) for flow in flows], total)
+        return request.listed([_list_response(flow, names) for flow in flows], total)
 
-    async def update(self, user: Principal, flow_id: int, request: UpdateFlow) -> None:
+    async def set_name_and_remark(self, user: Principal, flow_id: int, request: UpdateFlow) -> None:
         """Set name and remark; the design and its version do not change."""
         info = {"name": parse_name(request.name), "remark": request.remark}
-        await self._replace(user, flow_id, lambda before: (_with_changes(before, **info), None))
+        await self._change_with_retries(
+            user, flow_id, lambda before: (_with_changes(before, **info), None)
+        )
 
     async def set_enabled(self, user: Principal, flow_id: int, *, enabled: bool) -> None:
         """Enable or disable a flow, unless it is in that state already."""
 
-        def set_state(before: Flow) -> Change:
+        def set_state(before: Flow) -> FlowChange:
             unchanged = before.enabled == enabled
             return (before if unchanged else _with_changes(before, enabled=enabled)), None
 
-        await self._replace(user, flow_id, set_state)
+        await self._change_with_retries(user, flow_id, set_state)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
         """Delete flows with designs, logs and grants, ignoring unknown ids.
@@ -103,12 +105,12 @@ class FlowService:
         async def undeploy(session: Session) -> None:
             for flow_id in existing_ids:
                 await self.deployer.undeploy(user.tenant, flow_id, session)
-            await self.secrets.forget(user.tenant, existing_ids, session)
+            await self.secrets.remove_flows(user.tenant, existing_ids, session)
             await self.unsettled.mark(user.tenant, existing_ids, session)
 
         await self.store.remove(user.tenant, existing_ids, undeploy)
         for flow_id in existing_ids:
-            await self.deployer.forget(user.tenant, flow_id)
+            await self.deployer.notify_deleted(user.tenant, flow_id)
         await self.runs.remove(user.tenant, existing_ids)
         await self.sharing.forget(user.tenant, existing_ids)
 
@@ -131,7 +133,7 @@ class FlowService:
     async def list_versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
         """Return the stored versions of a flow's design, newest first."""
         flow = await self.get_visible(user, flow_id)
-        replaced = await self.store.list_versions(user.tenant, flow_id)
+        replaced = await self.store.list_old_versions(user.tenant, flow_id)
         began = {1: to_ms(flow.created_at)} | {number + 1: at for number, at in replaced.items()}
         return [
             FlowVersion(version=number, saved_at=began.get(number))
@@ -150,9 +152,11 @@ class FlowService:
             raise InvalidInput(
                 f"is required with {present}; omit both for a new flow", field=missing
             )
-        concealed = self.vault.conceal(user.tenant, check_storable(request.design_data))
+        concealed = self.vault.replace_secrets_by_marks(
+            user.tenant, check_storable(request.design_data)
+        )
         flow = await (
-            self._change(user, request, name, concealed)
+            self._save_version(user, request, name, concealed)
             if request.id
             else self._create(user, request, name, concealed)
         )
@@ -192,7 +196,7 @@ class FlowService:
         disabled = _with_changes(flow, enabled=False, stopped=reason)
         if not await self.store.replace(flow, disabled, undeploy):
             return False
-        await self.deployer.changed(tenant, flow_id)
+        await self.deployer.notify_stored(tenant, flow_id)
         return True
 
     async def _create(
@@ -223,24 +227,26 @@ class FlowService:
             await self.store.insert(flow, store_related)
         except Exception:
             await self.sharing.forget(user.tenant, [flow.id])
-            await self.deployer.forget(user.tenant, flow.id)
+            await self.deployer.notify_deleted(user.tenant, flow.id)
             raise
-        await self.deployer.changed(user.tenant, flow.id)
+        await self.deployer.notify_stored(user.tenant, flow.id)
         return flow
 
-    async def _change(
+    async def _save_version(
         self, user: Principal, request: SaveDesign, name: str, concealed: ConcealedDesign
     ) -> Flow:
         if not user.may(Function.WORKFLOW_EDIT):
             raise Forbidden("this user may not create or edit flows")
 
-        def apply(before: Flow) -> Change:
+        def apply(before: Flow) -> FlowChange:
             if request.version != before.version:
                 text = f"version {request.version} is outdated; the latest is {before.version}"
                 raise Conflict(text, field="version", code=InvalidInput.code)
             keeps_design = request.design_data is None
             concealed_design = (
-                self.vault.conceal(user.tenant, before.design) if keeps_design else concealed
+                self.vault.replace_secrets_by_marks(user.tenant, before.design)
+                if keeps_design
+                else concealed
             )
             after = _with_changes(
                 before,
@@ -252,50 +258,52 @@ class FlowService:
             )
             return after, concealed_design
 
-        return await self._replace(user, request.id or 0, apply)
+        return await self._change_with_retries(user, request.id or 0, apply)
 
-    async def _replace(
-        self, user: Principal, flow_id: int, change: Callable[[Flow], Change]
+    async def _change_with_retries(
+        self, user: Principal, flow_id: int, change: Callable[[Flow], FlowChange]
     ) -> Flow:
         """Change the current state of a flow; retry after concurrent changes."""
-        for _ in range(ATTEMPTS):
+        for _ in range(MAX_CHANGE_ATTEMPTS):
             before = await self.get_visible(user, flow_id)
             after, concealed = change(before)
             if after is before:
                 return before
             store_related = await self._prepare_write(user, after, before, concealed)
             if await self.store.replace(before, after, store_related):
-                await self.deployer.changed(user.tenant, after.id)
+                await self.deployer.notify_stored(user.tenant, after.id)
                 return after
         raise Conflict(f"other users are changing flow {flow_id}; try again", field="id")
 
     async def _prepare_write(
         self, user: Principal, flow: Flow, before: Flow | None, concealed: ConcealedDesign | None
-    ) -> AfterWrite:
+    ) -> TransactionStep:
         """Return the operations for the transaction that stores a flow and its secrets."""
         await self.unsettled.mark(user.tenant, [flow.id])
-        sealed = concealed.given if concealed else {}
+        sealed = concealed.new_secrets if concealed else {}
         deploy = await self.deployer.prepare_write(user, flow, before, sealed)
 
         async def store_related(session: Session) -> None:
             await deploy(session)
             if concealed is not None:
-                await self.secrets.keep(user.tenant, flow.id, concealed, session)
+                await self.secrets.add_flow_to_secrets(user.tenant, flow.id, concealed, session)
             if before is not None and flow.version != before.version:
-                await self._trim(flow, session)
+                await self._trim_versions(flow, session)
 
         return store_related
 
-    async def _trim(self, flow: Flow, session: Session) -> None:
+    async def _trim_versions(self, flow: Flow, session: Session) -> None:
         """Delete old versions with their secrets, except those that current runs need."""
-        if flow.version <= MAX_OLD_VERSIONS or flow.version % TRIM_INTERVAL:
+        if flow.version <= MAX_OLD_VERSIONS or flow.version % VERSIONS_BETWEEN_TRIMS:
             return
         needed = await self.runs.list_running_versions(flow.id)
-        await self.store.trim(flow.id, flow.version - MAX_OLD_VERSIONS, needed, session)
+        await self.store.delete_old_versions(
+            flow.id, flow.version - MAX_OLD_VERSIONS, needed, session
+        )
         marks = find_marks(flow.design)
-        async for design in self.store.iterate_designs(flow.id, session):
+        async for design in self.store.iterate_old_designs(flow.id, session):
             marks |= find_marks(design)
-        await self.secrets.keep_only(flow.tenant, flow.id, marks, session)
+        await self.secrets.remove_flow_from_others(flow.tenant, flow.id, marks, session)
 
 
 def _with_changes(flow: Flow, **fields: Any) -> Flow:
@@ -306,7 +314,7 @@ def _with_changes(flow: Flow, **fields: Any) -> Flow:
     return msgspec.structs.replace(flow, **fields, updated_at=updated)
 
 
-def _list_item(flow: Flow, names: Mapping[int, str]) -> FlowResponse:
+def _list_response(flow: Flow, names: Mapping[int, str]) -> FlowResponse:
     return FlowResponse.from_fields(
         flow, user_nickname=names.get(flow.user_id) if flow.user_id is not None else None
     )

@@ -24,9 +24,9 @@ from libs.common.store.mongo import (
     find_page,
     ids_in_turns,
 )
-from services.workflow.flows.model import AfterWrite, Flow, SearchFlows
+from services.workflow.flows.model import Flow, SearchFlows, TransactionStep
 
-COLUMNS = {
+SORT_COLUMNS = {
     "id": "_id",
     "name": "name",
     "remark": "remark",
@@ -46,7 +46,7 @@ class FlowStore:
         self._flows = mongo.database["flows"]
         self._versions = mongo.database["flow_versions"]
 
-    async def insert(self, flow: Flow, extra_step: AfterWrite) -> None:
+    async def insert(self, flow: Flow, extra_step: TransactionStep) -> None:
         """Add a flow."""
 
         async def insert_flow(session: Session) -> None:
@@ -55,7 +55,7 @@ class FlowStore:
 
         await self._mongo.transaction(insert_flow)
 
-    async def replace(self, before: Flow, after: Flow, extra_step: AfterWrite) -> bool:
+    async def replace(self, before: Flow, after: Flow, extra_step: TransactionStep) -> bool:
         """Replace a flow; return False if it is not the same as `before` any more.
 
         A design of another version is stored as an old version.
@@ -75,7 +75,7 @@ class FlowStore:
                 return False
             if after.version != before.version:
                 await self._versions.replace_one(
-                    {"_id": _version_id(before.id, before.version)},
+                    {"_id": _version_document_id(before.id, before.version)},
                     {"tenant": before.tenant, "design": before.design, "at": datetime.now(UTC)},
                     upsert=True,
                     session=session,
@@ -95,12 +95,12 @@ class FlowStore:
         query = {"_id": flow_id, "tenant": tenant, "version": version}
         document = await self._flows.find_one(query, {"design": 1})
         if document is None:
-            key = _version_id(flow_id, version)
+            key = _version_document_id(flow_id, version)
             document = await self._versions.find_one({"_id": key, "tenant": tenant}, {"design": 1})
         return None if document is None else str(document["design"])
 
-    async def list_versions(self, tenant: str, flow_id: int) -> dict[int, int]:
-        """Return older versions with the time of their replacement in ms, newest first."""
+    async def list_old_versions(self, tenant: str, flow_id: int) -> dict[int, int]:
+        """Return when (ms) each older version was replaced, by version, newest first."""
         keys = {"_id.flow": flow_id, "tenant": tenant}
         cursor = self._versions.find(keys, {"at": 1}).sort("_id.version", -1)
         return {row["_id"]["version"]: to_ms(row["at"]) async for row in cursor}
@@ -109,20 +109,20 @@ class FlowStore:
         """Return the number of flows of a tenant."""
         return int(await self._flows.count_documents({"tenant": tenant}))
 
-    async def trim(
+    async def delete_old_versions(
         self, flow_id: int, before: int, needed: Collection[int], session: Session
     ) -> None:
-        """Delete designs of versions before `before`, except the `needed` ones."""
+        """Delete the designs of versions lower than `before`, except those in `needed`."""
         keys = {"_id.flow": flow_id, "_id.version": {"$lt": before, "$nin": list(needed)}}
         await self._versions.delete_many(keys, session=session)
 
-    async def iterate_designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
+    async def iterate_old_designs(self, flow_id: int, session: Session) -> AsyncIterator[str]:
         """Yield the designs of the older versions of a flow."""
         cursor = self._versions.find({"_id.flow": flow_id}, {"design": 1}, session=session)
         async for document in cursor:
             yield str(document["design"])
 
-    async def remove(self, tenant: str, ids: Sequence[int], extra_step: AfterWrite) -> None:
+    async def remove(self, tenant: str, ids: Sequence[int], extra_step: TransactionStep) -> None:
         """Delete flows with all their designs."""
 
         async def delete_flows(session: Session) -> None:
@@ -148,7 +148,7 @@ class FlowStore:
             query["name"] = contains_text(request.name, "name")
         if request.enabled is not None:
             query["enabled"] = request.enabled
-        order = request.order(COLUMNS)
+        order = request.order(SORT_COLUMNS)
         rows, total = await find_page(
             self._flows, query, order, request.skip, request.limit, _WITHOUT_DESIGN
         )
@@ -180,7 +180,7 @@ class UnsettledStore:
             change = [{"$set": {"tenant": {"$literal": tenant}, "at": "$$NOW"}}]
             await self._flows.update_one({"_id": flow_id}, change, upsert=True, session=session)
 
-    async def older(self, seconds: int, maximum: int) -> list[UnsettledFlow]:
+    async def list_older(self, seconds: int, maximum: int) -> list[UnsettledFlow]:
         """Return flows marked more than `seconds` ago, fairly by tenant."""
         until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
         old = {"$expr": {"$lt": ["$at", until]}}
@@ -193,7 +193,7 @@ class UnsettledStore:
         await self._flows.delete_one({"_id": flow.flow_id, "at": flow.at})
 
 
-def _version_id(flow_id: int, version: int) -> dict[str, int]:
+def _version_document_id(flow_id: int, version: int) -> dict[str, int]:
     return {"flow": flow_id, "version": version}
 
 

@@ -19,7 +19,7 @@ from services.workflow.nodes.wiring import Nodes
 from services.workflow.runs.store import RunStore
 from services.workflow.vault import SecretStore, Vault
 
-FLOW_IDS = 100
+FLOW_IDS_PER_ALLOCATION = 100
 """Ids allocated at a time. A restart wastes at most this many."""
 
 
@@ -55,7 +55,7 @@ def wire_flows(
         sharing=Sharing(clients.rpc, clients.grants, ResourceType.WORKFLOW),
         people=UserNames(clients.rpc),
         limits=clients.limits.get,
-        ids=IdAllocator(database, "flows", FLOW_IDS),
+        ids=IdAllocator(database, "flows", FLOW_IDS_PER_ALLOCATION),
     )
     clients.server.offer("describe_flows", DescribeFlows, service.describe)
     logs = LogService(service, runs, nodes.entities)

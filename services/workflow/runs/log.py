@@ -13,7 +13,7 @@ from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import trace_header
-from services.workflow.batches import Batches
+from services.workflow.batches import WriteBatcher
 from services.workflow.runs.model import Run
 from services.workflow.runs.store import RunStore
 
@@ -23,37 +23,44 @@ RETRY_SECONDS = 0.5
 """Seconds between attempts while the store is unavailable."""
 LINGER_SECONDS = 0.05
 """Seconds for which ends of deferred runs are collected, as nobody waits for them."""
-RETENTION_PERIOD = 60.0
+CLEANUP_SECONDS = 60.0
 """Seconds between two cleanups."""
-MIN_AGE = timedelta(minutes=10)
+MIN_DELETION_AGE = timedelta(minutes=10)
 """Minimum age of deleted runs, which prevent repeated runs of redelivered events."""
 
 
-class ReplicaLog:
+class ReplicaRunLog:
     """Records the runs of one replica."""
 
     def __init__(self, store: RunStore, replica: str) -> None:
         self._store = store
         self._replica = replica
-        self._begins: Batches[Run, bool] = Batches("flow run begins", self._begin)
-        self._seals: Batches[Run, bool] = Batches("flow run seals", self._seal)
-        self._ends: Batches[Run, None] = Batches("flow run ends", self._end, size=_size)
-        self._deferred_ends: Batches[Run, None] = Batches(
-            "deferred flow run ends", self._end, size=_size, linger=LINGER_SECONDS
+        self._begins: WriteBatcher[Run, bool] = WriteBatcher("flow run begins", self._write_starts)
+        self._seals: WriteBatcher[Run, bool] = WriteBatcher(
+            "flow run seals", self._write_unrepeatable
+        )
+        self._ends: WriteBatcher[Run, None] = WriteBatcher(
+            "flow run ends", self._write_ends, size=_count_trace_characters
+        )
+        self._deferred_ends: WriteBatcher[Run, None] = WriteBatcher(
+            "deferred flow run ends",
+            self._write_ends,
+            size=_count_trace_characters,
+            linger=LINGER_SECONDS,
         )
         self._grown: set[int] = set()
 
-    async def begin(self, runs: Sequence[Run]) -> list[Run]:
-        """Record starting runs; return those that no replica has recorded before.
+    async def record_unless_deferred(self, runs: Sequence[Run]) -> list[Run]:
+        """Record the starts of runs except deferred ones; return the runs to execute.
 
-        Deferred runs are recorded at their end.
+        Runs that are recorded already are left out. Deferred runs are recorded at their end.
         """
-        begun = {run.id for run in await self.record([run for run in runs if run.recorded])}
+        begun = {run.id for run in await self.record_starts([run for run in runs if run.recorded])}
         return [run for run in runs if run.id in begun or not run.recorded]
 
-    async def record(self, runs: Sequence[Run]) -> list[Run]:
+    async def record_starts(self, runs: Sequence[Run]) -> list[Run]:
         """Record the start of runs; return those that no replica has recorded before."""
-        new = await self._begins.put_all(runs)
+        new = await self._begins.write_all(runs)
         begun = [run for run, fresh in zip(runs, new, strict=True) if fresh]
         for run in begun:
             run.recorded = True
@@ -65,15 +72,15 @@ class ReplicaLog:
         Raises `Conflict` if another replica has taken over the run. That replica runs it again, or
         has recorded it as interrupted, so this one must stop.
         """
-        if not await self._seals.put(run):
+        if not await self._seals.write(run):
             raise Conflict("another replica has taken over this run")
         run.sealed = True
 
-    async def finish(self, run: Run) -> None:
+    async def record_end(self, run: Run) -> None:
         """Record the end of a run; return after it is stored."""
         while True:
             try:
-                await (self._ends if run.recorded else self._deferred_ends).put(run)
+                await (self._ends if run.recorded else self._deferred_ends).write(run)
                 self._grown.add(run.flow_id)
             except StoreError as error:
                 log.warning("the end of run %d was not recorded; retrying: %s", run.id, error)
@@ -86,18 +93,20 @@ class ReplicaLog:
         grown_flows, self._grown = self._grown, set()
         return grown_flows
 
-    async def _begin(self, runs: Sequence[Run]) -> list[bool]:
-        return await self._store.begin(runs, self._replica)
+    async def _write_starts(self, runs: Sequence[Run]) -> list[bool]:
+        return await self._store.insert_starts(runs, self._replica)
 
-    async def _seal(self, runs: Sequence[Run]) -> Sequence[bool]:
+    async def _write_unrepeatable(self, runs: Sequence[Run]) -> Sequence[bool]:
         return await self._store.mark_unrepeatable([run.id for run in runs], self._replica)
 
-    async def _end(self, runs: Sequence[Run]) -> list[None]:
-        await self._store.finish([(run, build_finished_event(run)) for run in runs], self._replica)
+    async def _write_ends(self, runs: Sequence[Run]) -> list[None]:
+        await self._store.store_ends(
+            [(run, build_finished_event(run)) for run in runs], self._replica
+        )
         return [None] * len(runs)
 
 
-def _size(run: Run) -> int:
+def _count_trace_characters(run: Run) -> int:
     """Return the number of characters in the trace of a run."""
     return sum(len(trace.input or "") + len(trace.output or "") for trace in run.traces)
 
@@ -123,7 +132,7 @@ def build_finished_event(run: Run) -> OutboxEntry:
 class RunRetention:
     """Deletes old and surplus runs of the flows that this replica has run."""
 
-    def __init__(self, store: RunStore, log: ReplicaLog, days: int, maximum: int) -> None:
+    def __init__(self, store: RunStore, log: ReplicaRunLog, days: int, maximum: int) -> None:
         self._store = store
         self._log = log
         self._age = timedelta(days=days)
@@ -136,8 +145,8 @@ class RunRetention:
         await self._store.delete_older(now - self._age)
         self._flows |= self._log.pop_grown_flows()
         for flow_id in sorted(self._flows):
-            run_id = await self._store.find_surplus(flow_id, self._maximum)
+            run_id = await self._store.find_latest_surplus(flow_id, self._maximum)
             if run_id is None:
                 self._flows.discard(flow_id)
             else:
-                await self._store.delete_surplus(flow_id, run_id, now - MIN_AGE)
+                await self._store.delete_surplus(flow_id, run_id, now - MIN_DELETION_AGE)

@@ -26,16 +26,16 @@ from libs.common.store.mongo import (
 )
 from services.workflow.runs.model import Run, RunIdentity, TraceItem
 
-COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
+SORT_COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
 """Sortable columns."""
-_LISTED = {"trace": 0, "entered": 0}
-ENDED_RUNS = {"timeCost": {"$exists": True}}
+_LIST_PROJECTION = {"trace": 0, "entered": 0}
+ENDED_RUNS_FILTER = {"timeCost": {"$exists": True}}
 """Filter of runs in the log. Its indexes contain only ended runs, so each is indexed once."""
 _decode_traces = msgspec.json.Decoder(list[TraceItem]).decode
 
 
 class _RunsTakenOver(Exception):
-    """Another replica has a run, or its flow was deleted."""
+    """Another replica has taken over a run, or its flow was deleted."""
 
 
 class RunStore:
@@ -46,17 +46,17 @@ class RunStore:
         self._outbox = outbox
         self._runs = mongo.database["runs"]
 
-    async def begin(self, runs: Sequence[Run], replica: str) -> list[bool]:
+    async def insert_starts(self, runs: Sequence[Run], replica: str) -> list[bool]:
         """Insert runs; return for each whether it is new."""
         documents = [_start_document(run, replica) for run in runs]
         try:
             await self._runs.insert_many(documents, ordered=False)
         except BulkFailed as error:
-            duplicates = _duplicates(error)
+            duplicates = _find_duplicate_positions(error)
             return [place not in duplicates for place in range(len(runs))]
         return [True] * len(runs)
 
-    async def _find_known(self, runs: Sequence[Run], session: Session) -> set[RunIdentity]:
+    async def _find_recorded(self, runs: Sequence[Run], session: Session) -> set[RunIdentity]:
         """Return the identities of those `runs` whose causes have started a run before."""
         query = [{"flow": run.flow_id, "key": run.cause.key} for run in runs]
         if not query:
@@ -65,7 +65,7 @@ class RunStore:
         return {(row["flow"], row["key"]) async for row in cursor}
 
     async def mark_unrepeatable(self, ids: Sequence[int], replica: str) -> list[bool]:
-        """Mark runs as not restartable; return for each whether the replica has it."""
+        """Mark runs as not restartable; return for each whether `replica` still has it."""
         owned_runs = {"_id": {"$in": list(ids)}, "status": "RUNNING", "replica": replica}
         result = await self._runs.update_many(owned_runs, {"$set": {"sealed": True}})
         if result.matched_count == len(set(ids)):
@@ -73,7 +73,7 @@ class RunStore:
         owned = {row["_id"] async for row in self._runs.find(owned_runs, {"_id": 1})}
         return [run_id in owned for run_id in ids]
 
-    async def finish(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
+    async def store_ends(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
         """Store results and events of runs of this replica.
 
         Recorded runs are replaced, as updates are twice as expensive in MongoDB. Runs that another
@@ -91,7 +91,7 @@ class RunStore:
             try:
                 await self._runs.insert_many(documents.values(), session=session)
             except BulkFailed as error:
-                _duplicates(error)
+                _find_duplicate_positions(error)
                 raise _RunsTakenOver from error
             return await self._outbox.add([entry for _, entry in runs], session)
 
@@ -101,7 +101,7 @@ class RunStore:
             )
             owned = {row["_id"] async for row in recorded_runs}
             deferred = [run for run, _ in runs if not run.recorded]
-            known_identities = await self._find_known(deferred, session)
+            known_identities = await self._find_recorded(deferred, session)
             new = {run.id for run in deferred if run.identity not in known_identities}
             if not owned | new:
                 return []
@@ -129,7 +129,7 @@ class RunStore:
         Runs of the tenants `without` are left out.
         """
         query = {"status": "RUNNING", "replica": {"$nin": list(alive)}, **_except_tenants(without)}
-        return await self._find_fairly(query, maximum)
+        return await self._find_fairly_by_tenant(query, maximum)
 
     async def list_pending(
         self, replica: str, active_ids: Iterable[int], maximum: int, without: Iterable[str] = ()
@@ -137,16 +137,18 @@ class RunStore:
         """Return a replica's runs, except `active_ids` and those of the tenants `without`."""
         query: Document = {"status": "RUNNING", "replica": replica, **_except_tenants(without)}
         query["_id"] = {"$nin": list(active_ids)}
-        return await self._find_fairly(query, maximum)
+        return await self._find_fairly_by_tenant(query, maximum)
 
-    async def _find_fairly(self, query: Document, maximum: int) -> list[Run]:
+    async def _find_fairly_by_tenant(self, query: Document, maximum: int) -> list[Run]:
         ids = await ids_in_turns(self._runs, query, "_id", maximum)
         if not ids:
             return []
         return [_decode_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
 
-    async def adopt(self, run: Run, replica: str, alive: Iterable[str], *, restart: bool) -> bool:
-        """Take over a run; return False if another replica has it.
+    async def take_over(
+        self, run: Run, replica: str, alive: Iterable[str], *, restart: bool
+    ) -> bool:
+        """Take over a run of a stopped replica; return False if another one has it.
 
         With `restart`, only a run that may be restarted is taken over.
         """
@@ -164,18 +166,18 @@ class RunStore:
         self, tenant: str, flow_id: int, status: str, request: PageRequest
     ) -> tuple[list[Run], int]:
         """Return one page of a flow's runs and the number of all; "" means all statuses."""
-        query: Document = {"tenant": tenant, "flow": flow_id, **ENDED_RUNS}
+        query: Document = {"tenant": tenant, "flow": flow_id, **ENDED_RUNS_FILTER}
         if status:
             query["status"] = status
-        order = request.order(COLUMNS)
+        order = request.order(SORT_COLUMNS)
         rows, total = await find_page(
-            self._runs, query, order, request.skip, request.limit, _LISTED
+            self._runs, query, order, request.skip, request.limit, _LIST_PROJECTION
         )
         return [_decode_run(row) for row in rows], total
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
         """Return a run with its trace."""
-        query = {"_id": run_id, "tenant": tenant, **ENDED_RUNS}
+        query = {"_id": run_id, "tenant": tenant, **ENDED_RUNS_FILTER}
         document = await self._runs.find_one(query, {"entered": 0})
         return None if document is None else _decode_run(document)
 
@@ -197,14 +199,14 @@ class RunStore:
         """Delete ended runs before a time; return the number."""
         return int((await self._runs.delete_many(_older_filter(before))).deleted_count)
 
-    async def find_surplus(self, flow_id: int, maximum: int) -> int | None:
+    async def find_latest_surplus(self, flow_id: int, maximum: int) -> int | None:
         """Return the latest run beyond the `maximum` latest ones, or None."""
-        newest = self._runs.find({"flow": flow_id, **ENDED_RUNS}, {"_id": 1}).sort("_id", -1)
+        newest = self._runs.find({"flow": flow_id, **ENDED_RUNS_FILTER}, {"_id": 1}).sort("_id", -1)
         rows = await newest.skip(maximum).to_list(1)
         return rows[0]["_id"] if rows else None
 
 
-def _duplicates(error: BulkFailed) -> set[int]:
+def _find_duplicate_positions(error: BulkFailed) -> set[int]:
     """Return the positions of the documents that exist already; raise other errors."""
     faults = (error.details or {})["writeErrors"]
     if any(fault["code"] != DUPLICATE_KEY for fault in faults):
@@ -221,7 +223,7 @@ def _owned_filter(run_id: int | Document, replica: str) -> Document:
 
 
 def _older_filter(before: datetime) -> Document:
-    return {"startedAt": {"$lt": before}, **ENDED_RUNS}
+    return {"startedAt": {"$lt": before}, **ENDED_RUNS_FILTER}
 
 
 def _start_document(run: Run, replica: str) -> Document:

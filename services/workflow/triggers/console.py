@@ -23,7 +23,7 @@ from libs.common.http.request import basic_login, get_address, get_host
 from services.workflow.triggers.hooks import HookCaller, HttpLogins
 from services.workflow.triggers.wiring import Triggers
 
-MAX_BODY = 256 * 1024
+MAX_BODY_BYTES = 256 * 1024
 PUBLIC_PATHS = frozenset({"/workflow/hooks/", "/workflow-http-in/"})
 HIDDEN_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
 """Headers hidden from flows, in addition to those of the gateway (`_GATEWAY_HEADERS`)."""
@@ -53,8 +53,8 @@ async def begin_flow(
 
     The body may be JSON or text of up to 256 KiB. The token is the only authentication.
     """
-    request_input = await _read_input(request)
-    return StartedRun(str(await hooks.call(token, request_input, _read_hops(request))))
+    request_input = await _read_request_input(request)
+    return StartedRun(str(await hooks.start_by_token(token, request_input, _read_hops(request))))
 
 
 @route(
@@ -75,17 +75,17 @@ async def call_flows(
     access_key, _, rest = path.partition("/")
     login = basic_login(request.headers.get("authorization", "").encode("latin-1"))
     tenant = await logins.verify(unquote(access_key), login, get_address(request))
-    request_input = await _read_input(request) | {"url": rest}
+    request_input = await _read_request_input(request) | {"url": rest}
     method = request.scope["method"]
-    await hooks.call_address(tenant, method, rest, request_input, _read_hops(request))
+    await hooks.start_by_address(tenant, method, rest, request_input, _read_hops(request))
 
 
-async def _read_input(request: HttpRequest) -> dict[str, Any]:
+async def _read_request_input(request: HttpRequest) -> dict[str, Any]:
     params: dict[str, Any] = {name: request.query_params[name] for name in request.query_params}
     body = await request.body()
     content = None
     if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
-        _check_size(body)
+        _check_body_size(body)
         params |= await _read_form(request)
     else:
         content = _decode_body(request, body)
@@ -111,9 +111,9 @@ def _read_hops(request: HttpRequest) -> int:
     return read_hops({HOPS_HEADER: request.headers.get(HOPS_HEADER, "")})
 
 
-def _check_size(body: bytes) -> None:
-    if len(body) > MAX_BODY:
-        raise TooLarge(f"must have at most {MAX_BODY} bytes", field="body")
+def _check_body_size(body: bytes) -> None:
+    if len(body) > MAX_BODY_BYTES:
+        raise TooLarge(f"must have at most {MAX_BODY_BYTES} bytes", field="body")
 
 
 def _visible_headers(request: HttpRequest) -> dict[str, str]:
@@ -128,7 +128,7 @@ def _visible_headers(request: HttpRequest) -> dict[str, str]:
 
 def _decode_body(request: HttpRequest, body: bytes) -> Any:
     """Return decoded JSON, or text for any other body; None for an empty body."""
-    _check_size(body)
+    _check_body_size(body)
     content_type = request.headers.get("content-type", "")
     if not body:
         return None

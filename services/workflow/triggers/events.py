@@ -27,13 +27,13 @@ from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.workflow.engine.runner import RUNS_PER_WRITE, Engine, FlowStart, record_and_execute
 from services.workflow.runs.model import Run
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
-from services.workflow.triggers.listener_index import build_starts
+from services.workflow.triggers.listener_index import build_event_starts
 
-MAX_DELAYED = 50_000
+MAX_DELAYED_EVENTS = 50_000
 """Maximum delayed events of a process. The bus allows 200,000 pending events in total."""
 MIN_DELAY, MAX_DELAY = 1.0, 5.0
 """Minimum and maximum delay in seconds. Between them, an event is delayed by its age."""
-MAX_AGE = 300.0
+MAX_EVENT_AGE_SECONDS = 300.0
 """Age in seconds after which an event is dropped. Runs are stored for at least ten minutes
 (`runs.log`), so a redelivered event does not repeat its existing runs."""
 log = logging.getLogger(__name__)
@@ -42,18 +42,18 @@ EVENTS_PER_BATCH = 200
 """Events per batch of a tenant."""
 MAX_CONCURRENT_TENANTS = 16
 """Maximum tenants whose events are handled concurrently."""
-ACK_WAIT = 20.0
+REDELIVERY_SECONDS = 20.0
 """Seconds after which the bus redelivers an unacknowledged event."""
 MAX_CLOCK_SKEW_MS = 5_000
 """Maximum difference between the clocks of two servers, in ms."""
-MAX_NEW_AGE = 60_000
+MAX_NEW_EVENT_AGE_MS = 60_000
 """Maximum ms from a report to its event; JetStream drops copies of an event for 120 s."""
-HOLD_SECONDS = 2.0
+HOLD_EVENT_SECONDS = 2.0
 """Seconds for which an event stays unacknowledged while its quick runs execute. Then the starts of
 the remaining runs are recorded and the event is acknowledged."""
-SHORT_REPLY = 9
+SHORT_REPLY_TOKENS = 9
 """Number of tokens in the short form of a reply subject; the long form begins with two more."""
-Event = tuple[Msg, list[FlowStart]]
+EventStarts = tuple[Msg, list[FlowStart]]
 """A message, and the runs that it starts."""
 
 
@@ -78,31 +78,33 @@ class NewEventDetector:
         if (reconnects := self._client.stats["reconnects"]) != self._reconnects:
             self._reconnects, self._since = reconnects, self._now() + MAX_CLOCK_SKEW_MS
         tokens = reply.split(".")
-        first = 4 if len(tokens) == SHORT_REPLY else 6
+        first = 4 if len(tokens) == SHORT_REPLY_TOKENS else 6
         stored = int(tokens[first + 3]) // 1_000_000
-        is_recent = stored - MAX_NEW_AGE < read_arrival(event_id) <= stored + MAX_CLOCK_SKEW_MS
+        is_recent = (
+            stored - MAX_NEW_EVENT_AGE_MS < read_arrival(event_id) <= stored + MAX_CLOCK_SKEW_MS
+        )
         return tokens[first] == "1" and stored > self._since and is_recent
 
 
 class DelayedEvents:
-    """Counts the events that this process has delayed."""
+    """Counts events that the bus will redeliver later, and decides on their delay."""
 
-    def __init__(self, now: Callable[[], float], maximum: int = MAX_DELAYED) -> None:
+    def __init__(self, now: Callable[[], float], maximum: int = MAX_DELAYED_EVENTS) -> None:
         """Use `now` as a clock in seconds."""
         self._now = now
         self._free = maximum
         self._counts: Counter[str] = Counter()
         self._due: list[tuple[float, str]] = []
 
-    def delay(self, tenant: str, age: float) -> float | None:
-        """Return the delay of an event in seconds; None to drop it.
+    def count_and_delay(self, tenant: str, age: float) -> float | None:
+        """Count an event as delayed and return its delay in seconds; None to drop it.
 
         `age` is the age of the event in seconds.
         """
         now = self._now()
         while self._due and self._due[0][0] <= now:
             self._count(heapq.heappop(self._due)[1], -1)
-        if age >= MAX_AGE or self._counts[tenant] >= self._free:
+        if age >= MAX_EVENT_AGE_SECONDS or self._counts[tenant] >= self._free:
             return None
         seconds = min(max(age, MIN_DELAY), MAX_DELAY)
         self._count(tenant, 1)
@@ -129,11 +131,11 @@ class EventConsumer:
     async def handle(self, messages: list[Msg]) -> None:
         """Record the runs of a tenant's events; then acknowledge or delay each event."""
         await self._followed.ready.wait()
-        if not self._followed.index.listens(event_tenant(messages[0])):
+        if not self._followed.index.has_listeners(event_tenant(messages[0])):
             await acknowledge(self._bus.client, messages)
             return
         with trace_batch("workflow batch", [read_trace(message.headers) for message in messages]):
-            events: list[Event] = []
+            events: list[EventStarts] = []
             number = 0
             for message in messages:
                 events.append((message, self._build_starts(message)))
@@ -141,16 +143,21 @@ class EventConsumer:
                 if (
                     number >= RUNS_PER_WRITE
                 ):  # an event with many listeners must not block the process
-                    await self._begin(events)
+                    await self._start_runs(events)
                     events, number = [], 0
-            await self._begin(events)
+            await self._start_runs(events)
 
-    async def _begin(self, events: Sequence[Event]) -> None:
-        """Record runs. An event without room for all its runs costs no write."""
+    async def _start_runs(self, events: Sequence[EventStarts]) -> None:
+        """Record and execute the runs of events; acknowledge or delay the events.
+
+        An event without room for all its runs costs no write.
+        """
         wanted: list[FlowStart] = []
         without_room: list[FlowStart] = []
         for _, starts in events:
-            fits = not starts or self._engine.fits(starts[0].flow.tenant, len(wanted) + len(starts))
+            fits = not starts or self._engine.has_room_for(
+                starts[0].flow.tenant, len(wanted) + len(starts)
+            )
             (wanted if fits else without_room).extend(starts)
         executed = await record_and_execute(self._engine, wanted)
         without_room += executed.without_room
@@ -159,26 +166,30 @@ class EventConsumer:
         now, later = list[Msg](), list[Msg]()
         for message, starts in events:
             (later if starts and starts[0].cause.key in running else now).append(message)
-        await self._acknowledge(now, delays)
+        await self._acknowledge_or_delay(now, delays)
         if later:
-            self._engine.run_in_background(self._settle_later(later, delays, executed.deferred))
+            self._engine.run_in_background(
+                self._acknowledge_later(later, delays, executed.deferred)
+            )
 
-    async def _settle_later(
+    async def _acknowledge_later(
         self,
         messages: Sequence[Msg],
         delays: Mapping[str, float],
         runs: "dict[asyncio.Task[None], Run]",
     ) -> None:
-        """Settle messages when their deferred runs have ended or were recorded."""
+        """Acknowledge or delay messages when their deferred runs ended or were recorded."""
         try:
-            await asyncio.wait(runs, timeout=HOLD_SECONDS)
+            await asyncio.wait(runs, timeout=HOLD_EVENT_SECONDS)
             while running := [run for task, run in runs.items() if not task.done()]:
                 await extend(self._bus.client, messages)
                 try:
-                    await self._engine.log.record([run for run in running if not run.recorded])
+                    await self._engine.log.record_starts(
+                        [run for run in running if not run.recorded]
+                    )
                 except StoreError as error:
                     log.warning("the start of %d runs was not recorded: %s", len(running), error)
-                    await asyncio.sleep(HOLD_SECONDS)
+                    await asyncio.sleep(HOLD_EVENT_SECONDS)
                 else:
                     break
             for task in runs:
@@ -187,9 +198,11 @@ class EventConsumer:
         except BaseException:
             await hand_back(self._bus.client, {message.reply: 0 for message in messages})
             raise
-        await self._acknowledge(messages, delays)
+        await self._acknowledge_or_delay(messages, delays)
 
-    async def _acknowledge(self, messages: Iterable[Msg], delays: Mapping[str, float]) -> None:
+    async def _acknowledge_or_delay(
+        self, messages: Iterable[Msg], delays: Mapping[str, float]
+    ) -> None:
         """Acknowledge messages; hand back those in `delays`, in seconds."""
         done = [message for message in messages if message.reply not in delays]
         if done:
@@ -209,12 +222,12 @@ class EventConsumer:
             return []
         hops, trace = read_hops(message.headers), read_trace(message.headers)
         is_new = self._new_events.is_new(message.reply, change.event_id)
-        return list(build_starts(self._followed.index, change, hops, trace, is_held=is_new))
+        return list(build_event_starts(self._followed.index, change, hops, trace, is_held=is_new))
 
     def _compute_delays(
-        self, events: Sequence[Event], without_room: list[FlowStart]
+        self, events: Sequence[EventStarts], without_room: list[FlowStart]
     ) -> dict[str, float]:
-        """Return the messages to delay, with their delays in seconds."""
+        """Return the delays in seconds, by reply subject of the messages to delay."""
         ids = set(map(id, without_room))
         delays: dict[str, float] = {}
         for message, starts in events:
@@ -222,16 +235,16 @@ class EventConsumer:
             if not lost:
                 continue
             age = datetime.now(UTC) - message.metadata.timestamp
-            seconds = self._delayed.delay(lost[0].flow.tenant, age.total_seconds())
+            seconds = self._delayed.count_and_delay(lost[0].flow.tenant, age.total_seconds())
             if seconds is not None:
                 delays[message.reply] = seconds
                 continue
             for start in lost:
-                self._engine.reject(start)
+                self._engine.count_rejected(start)
         return delays
 
 
-def consume_events(bus: Bus, followed: DeployedFlowIndex, engine: Engine) -> BatchConsumer:
+def create_event_consumer(bus: Bus, followed: DeployedFlowIndex, engine: Engine) -> BatchConsumer:
     """Return the consumer of events.
 
     An event is acknowledged after its runs are recorded.
@@ -244,7 +257,7 @@ def consume_events(bus: Bus, followed: DeployedFlowIndex, engine: Engine) -> Bat
         lane=event_tenant,
         batch=EVENTS_PER_BATCH,
         concurrency=MAX_CONCURRENT_TENANTS,
-        ack_wait=ACK_WAIT,
+        ack_wait=REDELIVERY_SECONDS,
         subjects=(*SUBJECTS, ALARMS),
         from_now=True,
     )

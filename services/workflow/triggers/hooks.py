@@ -46,12 +46,12 @@ from services.workflow.nodes.http_in import HttpIn, HttpInParameters, list_shape
 from services.workflow.nodes.parameters import convert_parameters, read_if_valid
 from services.workflow.nodes.triggers import Trigger, TriggerInput, TriggerParameters
 from services.workflow.runs.model import Cause, DeployedFlow
-from services.workflow.triggers.deployed_flows import DeployedFlows
+from services.workflow.triggers.deployed_flows import DeployedFlowStore
 
-CALL_FIELD = "exchange"
+CALL_ERROR_FIELD = "exchange"
 """Name of the field that errors of service call requests name."""
 
-CONCURRENT_CALLS = 4096
+MAX_CONCURRENT_CALLS = 4096
 """Maximum concurrent calls; one tenant may use half (`RpcServer`)."""
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class FlowServices(DeploymentObserver):
         self._entities = entities
         self._flows = flows
 
-    async def prepare(self, flow: Flow, entry: DesignNode) -> None:
+    async def prepare_entry(self, flow: Flow, entry: DesignNode) -> None:
         """Create or update the entity of a flow that starts with a trigger node.
 
         If the inputs of a draft are invalid, the entity does not change.
@@ -82,17 +82,17 @@ class FlowServices(DeploymentObserver):
                 flow_id=flow.id,
                 name=flow.name,
                 description=flow.remark,
-                inputs=list(map(_input, parameters.entity_configs)),
+                inputs=list(map(_build_flow_input, parameters.entity_configs)),
             )
             await self._entities.put_service(service)
 
-    async def changed(self, tenant: str, flow_id: int) -> None:
+    async def handle_stored(self, tenant: str, flow_id: int) -> None:
         """Delete the entity of a flow that starts with another node now."""
         flow = await self._flows.get(tenant, flow_id)
         if flow is not None and not starts_with_trigger(flow.design):
-            await self.forget(tenant, flow_id)
+            await self.handle_deleted(tenant, flow_id)
 
-    async def forget(self, tenant: str, flow_id: int) -> None:
+    async def handle_deleted(self, tenant: str, flow_id: int) -> None:
         """Delete the entity of a deleted flow."""
         try:
             await self._entities.remove_service(tenant, flow_id)
@@ -103,12 +103,12 @@ class FlowServices(DeploymentObserver):
 class FlowCaller:
     """Runs flows that are called."""
 
-    def __init__(self, deployed: DeployedFlows, engine: Engine) -> None:
+    def __init__(self, deployed: DeployedFlowStore, engine: Engine) -> None:
         self._deployed = deployed
         self._engine = engine
         self._entry = Trigger()
 
-    async def call(self, request: CallFlow) -> FlowOutputs:
+    async def call_flow(self, request: CallFlow) -> FlowOutputs:
         """Run a flow and return its last output if it is a map.
 
         Raises `Conflict` for a disabled flow and `InvalidInput` for invalid inputs. Raises
@@ -117,12 +117,12 @@ class FlowCaller:
         """
         flow = await self._deployed.find(request.tenant, request.flow_id)
         if flow is None or flow.component != Trigger.name:
-            raise Conflict(f"flow {request.flow_id} is not enabled", field=CALL_FIELD)
+            raise Conflict(f"flow {request.flow_id} is not enabled", field=CALL_ERROR_FIELD)
         parameters = convert_parameters(TriggerParameters, flow.parameters)
         try:
             entered = self._entry.build_output(parameters, request.inputs)
         except NodeFailed as error:
-            raise InvalidInput(str(error), field=CALL_FIELD) from error
+            raise InvalidInput(str(error), field=CALL_ERROR_FIELD) from error
         cause = Cause(
             kind="SERVICE",
             key=f"s-{uuid4().hex}",
@@ -132,29 +132,30 @@ class FlowCaller:
         )
         try:
             async with asyncio.timeout(request.seconds):
-                run = await self._engine.start(flow, entered, cause)
+                run = await self._engine.run_to_end(flow, entered, cause)
         except TimeoutError as error:
             text = f"flow {flow.flow_id} takes longer than {request.seconds:g} s; it continues"
-            raise UpstreamTimeout(text, field=CALL_FIELD) from error
+            raise UpstreamTimeout(text, field=CALL_ERROR_FIELD) from error
         if run.status == "ERROR":
-            raise UpstreamFailed(f"the flow failed: {run.error}", field=CALL_FIELD)
+            raise UpstreamFailed(f"the flow failed: {run.error}", field=CALL_ERROR_FIELD)
         return FlowOutputs(dict(run.output) if isinstance(run.output, dict) else {})
 
 
-def _input(config: TriggerInput) -> FlowInput:
+def _build_flow_input(config: TriggerInput) -> FlowInput:
     return msgspec.convert(
         {"identifier": config.identify, "name": config.name, "type": config.type}, FlowInput
     )
 
 
-MAX_FLOWS = 20
+MAX_FLOWS_PER_ADDRESS = 20
 """Maximum flows per address."""
 
 _decode_deployed = msgspec.json.Decoder(DeployedFlow).decode
-TOKEN = "token"  # noqa: S105 - the name of a field
-MAX_FAILURES = 20
-"""Consecutive failures of a client address, after which it may try once per `PAUSE_SECONDS`."""
-PAUSE_SECONDS = 1.0
+TOKEN_PARAMETER = "token"  # noqa: S105 - the name of a field
+MAX_LOGIN_FAILURES = 20
+"""Consecutive failures of a client address, after which it may try once per
+`LOGIN_PAUSE_SECONDS`."""
+LOGIN_PAUSE_SECONDS = 1.0
 MAX_CLIENT_ADDRESSES = 10_000
 """Maximum client addresses whose failures a process stores."""
 
@@ -165,13 +166,13 @@ class HookStore:
     def __init__(self, database: Database) -> None:
         self._hooks = database["hooks"]
 
-    async def find_owner(self, digest: bytes) -> int | None:
-        """Return the id of the flow with a token."""
+    async def find_flow_id(self, digest: bytes) -> int | None:
+        """Return the id of the flow whose token has this digest."""
         document = await self._hooks.find_one({"token": digest}, {"_id": 1})
         return None if document is None else int(document["_id"])
 
-    async def find(self, digest: bytes) -> DeployedFlow | None:
-        """Return the deployed flow with a token."""
+    async def find_deployed_flow(self, digest: bytes) -> DeployedFlow | None:
+        """Return the deployed flow whose token has this digest."""
         document = await self._hooks.find_one({"token": digest})
         return None if document is None else _decode_deployed(document["flow"])
 
@@ -180,7 +181,7 @@ class HookStore:
     ) -> list[DeployedFlow]:
         """Return the tenant's flows whose address has one of `shapes`, oldest first."""
         query = {"tenant": tenant, "method": method, "shape": {"$in": list(shapes)}}
-        cursor = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS)
+        cursor = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS_PER_ADDRESS)
         return [_decode_deployed(document["flow"]) async for document in cursor]
 
     async def has_addresses(self, tenant: str) -> bool:
@@ -188,10 +189,10 @@ class HookStore:
         query = {"tenant": tenant, "method": {"$exists": True}}
         return await self._hooks.find_one(query, {"_id": 1}) is not None
 
-    async def count_others(self, tenant: str, flow_id: int, method: str, shape: str) -> int:
-        """Return the number of other flows with an address."""
+    async def count_other_flows(self, tenant: str, flow_id: int, method: str, shape: str) -> int:
+        """Return the number of other flows with the same method and shape."""
         query = {"tenant": tenant, "method": method, "shape": shape, "_id": {"$ne": flow_id}}
-        return await self._hooks.count_documents(query, limit=MAX_FLOWS)
+        return await self._hooks.count_documents(query, limit=MAX_FLOWS_PER_ADDRESS)
 
     async def put(
         self, flow: DeployedFlow, digest: bytes, address: tuple[str, str] | None, session: Session
@@ -219,21 +220,25 @@ class HookDeployments(DeploymentObserver):
     def __init__(self, hooks: HookStore) -> None:
         self._hooks = hooks
 
-    async def prepare(self, flow: Flow, entry: DesignNode) -> None:
+    async def prepare_entry(self, flow: Flow, entry: DesignNode) -> None:
         """Raise `Conflict` if another flow has the token or too many have the address."""
         if entry.component_name != HttpIn.name:
             return
-        token = (entry.data.parameters or {}).get(TOKEN)
+        token = (entry.data.parameters or {}).get(TOKEN_PARAMETER)
         if token and isinstance(token, str):
-            owner = await self._hooks.find_owner(hash_token(token))
+            owner = await self._hooks.find_flow_id(hash_token(token))
             if owner not in (None, flow.id):
-                raise Conflict("another flow has this token; generate a new one", field=TOKEN)
-        if (address := _address(entry.data.parameters)) is not None:
-            others = await self._hooks.count_others(flow.tenant, flow.id, *address)
-            if others >= MAX_FLOWS:
-                raise Conflict(f"at most {MAX_FLOWS} flows can have this address", field="url")
+                raise Conflict(
+                    "another flow has this token; generate a new one", field=TOKEN_PARAMETER
+                )
+        if (address := _parse_method_and_shape(entry.data.parameters)) is not None:
+            others = await self._hooks.count_other_flows(flow.tenant, flow.id, *address)
+            if others >= MAX_FLOWS_PER_ADDRESS:
+                raise Conflict(
+                    f"at most {MAX_FLOWS_PER_ADDRESS} flows can have this address", field="url"
+                )
 
-    async def apply(
+    async def write_deployment(
         self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Store the hook of a flow that starts with `httpIn`; delete it for other flows."""
@@ -242,33 +247,35 @@ class HookDeployments(DeploymentObserver):
             return
         parameters = convert_parameters(HttpInParameters, deployed.parameters)
         kept_parameters = {
-            name: value for name, value in deployed.parameters.items() if name != TOKEN
+            name: value for name, value in deployed.parameters.items() if name != TOKEN_PARAMETER
         }
         without = msgspec.structs.replace(deployed, parameters=kept_parameters)
         token = parameters.token
         digest = hash_token(token) if token else secrets.token_bytes(32)  # matches no token
-        await self._hooks.put(without, digest, _address(deployed.parameters), session)
+        await self._hooks.put(
+            without, digest, _parse_method_and_shape(deployed.parameters), session
+        )
 
 
 class HookCaller:
-    """Starts flows for requests."""
+    """Starts flows for HTTP requests."""
 
     def __init__(self, hooks: HookStore, engine: Engine) -> None:
         self._hooks = hooks
         self._engine = engine
         self._entry = HttpIn()
 
-    async def call(self, token: str, request_input: Mapping[str, Any], hops: int) -> int:
+    async def start_by_token(self, token: str, request_input: Mapping[str, Any], hops: int) -> int:
         """Start the flow of a token and return the run id.
 
         Raises `NotFound`, also for the token of a disabled flow, and `TooManyRequests`.
         """
-        flow = await self._hooks.find(hash_token(token))
+        flow = await self._hooks.find_deployed_flow(hash_token(token))
         if flow is None:
-            raise NotFound("no enabled flow has this address", field=TOKEN)
-        return await self._begin(flow, dict(request_input), hops)
+            raise NotFound("no enabled flow has this address", field=TOKEN_PARAMETER)
+        return await self._start_flow(flow, dict(request_input), hops)
 
-    async def call_address(
+    async def start_by_address(
         self, tenant: str, method: str, path: str, request_input: Mapping[str, Any], hops: int
     ) -> list[int]:
         """Start the tenant's flows that match a request; return the run ids.
@@ -285,17 +292,17 @@ class HookCaller:
             entered = self._entry.build_output(
                 parameters, {**request_input, "pathParam": variables}
             )
-            runs.append(await self._begin(flow, entered, hops))
+            runs.append(await self._start_flow(flow, entered, hops))
         return runs
 
-    async def _begin(self, flow: DeployedFlow, entered: dict[str, Any], hops: int) -> int:
+    async def _start_flow(self, flow: DeployedFlow, entered: dict[str, Any], hops: int) -> int:
         cause = Cause(kind="HTTP", key=f"h-{uuid4().hex}", hops=hops, trace=current_trace())
-        run = await self._engine.begin(FlowStart(flow, entered, cause))
+        run = await self._engine.record_start(FlowStart(flow, entered, cause))
         self._engine.execute(run)
         return run.id
 
 
-def _address(parameters: Mapping[str, Any] | None) -> tuple[str, str] | None:
+def _parse_method_and_shape(parameters: Mapping[str, Any] | None) -> tuple[str, str] | None:
     """Return method and shape of an entry's address; None without a valid one."""
     entry_parameters = read_if_valid(HttpInParameters, parameters)
     if entry_parameters is None or entry_parameters.address is None:
@@ -324,8 +331,8 @@ class HttpLogins:
         Raises `Unauthenticated`, and `TooManyRequests` for a client address with too many failures.
         """
         failed, last = self._failures.get(client_address) or (0, 0.0)
-        if failed >= MAX_FAILURES and time.monotonic() < last + PAUSE_SECONDS:
-            raise TooManyRequests("too many wrong logins", retry_after=PAUSE_SECONDS)
+        if failed >= MAX_LOGIN_FAILURES and time.monotonic() < last + LOGIN_PAUSE_SECONDS:
+            raise TooManyRequests("too many wrong logins", retry_after=LOGIN_PAUSE_SECONDS)
         if login is None or login[0] != access_key:
             raise Unauthenticated("send the access key and its secret as Authorization: Basic")
         tenant = await self._credentials.verify_login(CredentialsType.HTTP, *login)

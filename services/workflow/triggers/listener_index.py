@@ -16,8 +16,8 @@ PatternEnds = tuple[str, str]
 """The text of a pattern before its first and after its last `*`."""
 
 
-class Patterns:
-    """A set of patterns."""
+class PatternSet:
+    """A set of patterns of entity keys, with a fast search for those that match a key."""
 
     def __init__(self) -> None:
         self._by_ends: dict[PatternEnds, dict[str, tuple[str, ...]]] = {}
@@ -25,7 +25,7 @@ class Patterns:
 
     def add(self, pattern: str) -> None:
         """Add a pattern with a `*`."""
-        ends, middle = _parts(pattern)
+        ends, middle = _split_pattern(pattern)
         patterns = self._by_ends.setdefault(ends, {})
         if pattern not in patterns:
             patterns[pattern] = middle
@@ -33,7 +33,7 @@ class Patterns:
 
     def remove(self, pattern: str) -> None:
         """Remove a pattern."""
-        ends, _ = _parts(pattern)
+        ends, _ = _split_pattern(pattern)
         del self._by_ends[ends][pattern]
         if not self._by_ends[ends]:
             del self._by_ends[ends]
@@ -51,16 +51,18 @@ class Patterns:
                 if patterns:
                     inner = key[before : size - behind]
                     yield from (
-                        pattern for pattern, parts in patterns.items() if _in_order(inner, parts)
+                        pattern
+                        for pattern, parts in patterns.items()
+                        if _contains_in_order(inner, parts)
                     )
 
 
-def _parts(pattern: str) -> tuple[PatternEnds, tuple[str, ...]]:
+def _split_pattern(pattern: str) -> tuple[PatternEnds, tuple[str, ...]]:
     first, *middle, last = pattern.split("*")
     return (first, last), tuple(part for part in middle if part)
 
 
-def _in_order(text: str, parts: tuple[str, ...]) -> bool:
+def _contains_in_order(text: str, parts: tuple[str, ...]) -> bool:
     """Return whether `text` contains all parts in order without overlap."""
     begin = 0
     for part in parts:
@@ -81,13 +83,13 @@ class ListeningFlow(NamedTuple):
     values: dict[str, Any]
 
 
-class _Tenant:
+class _TenantListeners:
     """The listening flows of one tenant."""
 
     def __init__(self) -> None:
         self.flows: dict[int, tuple[DeployedFlow, tuple[str, ...]]] = {}
         self._by_key: dict[str, set[int]] = defaultdict(set)
-        self._patterns = Patterns()
+        self._patterns = PatternSet()
 
     def put(self, flow: DeployedFlow, keys: Iterable[str]) -> None:
         self.flows[flow.flow_id] = (flow, tuple(keys))
@@ -105,7 +107,7 @@ class _Tenant:
                 if "*" in key:
                     self._patterns.remove(key)
 
-    def list_listeners(self, key: str) -> set[int]:
+    def find_listening_flows(self, key: str) -> set[int]:
         listeners = set(self._by_key.get(key, ()))
         for pattern in self._patterns.match(key):
             listeners |= self._by_key[pattern]
@@ -116,14 +118,14 @@ class ListenerIndex:
     """The listening flows of all tenants."""
 
     def __init__(self) -> None:
-        self._tenants: dict[str, _Tenant] = {}
+        self._tenants: dict[str, _TenantListeners] = {}
         self._tenant_of: dict[int, str] = {}
 
-    def flow_ids(self) -> set[int]:
+    def list_flow_ids(self) -> set[int]:
         """Return the ids of all flows in the index."""
         return set(self._tenant_of)
 
-    def listens(self, tenant: str) -> bool:
+    def has_listeners(self, tenant: str) -> bool:
         """Return whether a tenant has a listening flow."""
         return tenant in self._tenants
 
@@ -131,7 +133,7 @@ class ListenerIndex:
         """Add or replace a flow."""
         self.remove(flow.flow_id)
         self._tenant_of[flow.flow_id] = flow.tenant
-        self._tenants.setdefault(flow.tenant, _Tenant()).put(flow, keys)
+        self._tenants.setdefault(flow.tenant, _TenantListeners()).put(flow, keys)
 
     def remove(self, flow_id: int) -> None:
         """Remove a flow if it is in the index."""
@@ -142,14 +144,14 @@ class ListenerIndex:
             if not tenant.flows:
                 del self._tenants[name]
 
-    def match(self, tenant: str, values: Mapping[str, Any]) -> list[ListeningFlow]:
+    def find_listening_flows(self, tenant: str, values: Mapping[str, Any]) -> list[ListeningFlow]:
         """Return the flows that listen to any of the values, with their values."""
         listeners = self._tenants.get(tenant)
         if listeners is None:
             return []
         found: defaultdict[int, list[str]] = defaultdict(list)
         for key in values:
-            for flow_id in listeners.list_listeners(key):
+            for flow_id in listeners.find_listening_flows(key):
                 found[flow_id].append(key)
         keys_by_flow = {flow_id: tuple(keys) for flow_id, keys in sorted(found.items())}
         chosen = {keys: {key: values[key] for key in keys} for keys in set(keys_by_flow.values())}
@@ -165,10 +167,12 @@ class ListenerIndex:
             return None
         _, current = listeners.flows.get(flow.flow_id, (flow, ()))
         new = (key for key in keys if key not in current)
-        return next((key for key in new if len(listeners.list_listeners(key)) >= maximum), None)
+        return next(
+            (key for key in new if len(listeners.find_listening_flows(key)) >= maximum), None
+        )
 
 
-def build_starts(
+def build_event_starts(
     index: ListenerIndex, change: EntityChange, hops: int, trace: str = "", *, is_held: bool = False
 ) -> Iterator[FlowStart]:
     """Yield a run of each flow that listens to one of the new values.
@@ -176,5 +180,5 @@ def build_starts(
     The event's id is the key, so a redelivered event starts no second run.
     """
     cause = Cause(kind="EVENT", key=f"e-{change.event_id}", hops=hops, trace=trace)
-    for flow, values in index.match(change.tenant, change.values):
+    for flow, values in index.find_listening_flows(change.tenant, change.values):
         yield FlowStart(flow, values, cause, is_held)

@@ -45,7 +45,7 @@ from services.workflow.nodes.triggers import (
 )
 from services.workflow.runs.model import Cause, DeployedFlow
 
-CLAIMED_MS = 30_000
+CLAIM_VALIDITY_MS = 30_000
 """Validity of a claim in ms."""
 
 _decode_deployed = msgspec.json.Decoder(DeployedFlow).decode
@@ -61,14 +61,14 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
     """Next due time in ms."""
 
     @property
-    def settings(self) -> TimerSettings:
+    def decoded_settings(self) -> TimerSettings:
         """Return the settings of the timer."""
-        return read_settings(self.flow)
+        return read_timer_settings(self.flow)
 
     @property
     def entered(self) -> dict[str, object]:
         """Return the output of the entry node for the due time."""
-        zone = self.settings.timezone or UTC
+        zone = self.decoded_settings.timezone or UTC
         return {"executionEpochSecond": self.due // 1000, "timezone": zone}
 
     @property
@@ -77,7 +77,7 @@ class Timer(msgspec.Struct, frozen=True, kw_only=True):
         return Cause(kind="TIMER", key=f"t-{self.due}")
 
 
-def read_settings(flow: DeployedFlow) -> TimerSettings:
+def read_timer_settings(flow: DeployedFlow) -> TimerSettings:
     """Return the validated settings of a flow that starts with a timer."""
     return convert_parameters(SimpleTimerParameters, flow.parameters).timer_settings
 
@@ -89,7 +89,7 @@ class TimerStore:
         self._timers = database["timers"]
 
     async def get(self, flow_id: int, session: Session) -> tuple[bytes, int, int | None] | None:
-        """Return settings, anchor and due time of a flow's timer."""
+        """Return settings as JSON, anchor and due time (ms) of a flow's timer."""
         document = await self._timers.find_one({"_id": flow_id}, session=session)
         return (
             None
@@ -102,7 +102,7 @@ class TimerStore:
         fields = {
             "tenant": flow.tenant,
             "flow": msgspec.json.encode(flow),
-            "settings": encode_settings(flow),
+            "settings": encode_timer_settings(flow),
             "anchor": anchor,
             "due": due,
         }
@@ -114,14 +114,14 @@ class TimerStore:
         """Delete the timer of a flow."""
         await self._timers.delete_one({"_id": flow_id, "tenant": tenant}, session=session)
 
-    async def claim(self, now: int, maximum: int) -> list[Timer]:
+    async def claim_due(self, now: int, maximum: int) -> list[Timer]:
         """Claim due timers without a valid claim, fairly by tenant."""
         free = {"due": {"$lte": now}, **_unclaimed_query(now)}
         ids = await ids_in_turns(self._timers, free, "due", maximum)
         if not ids:
             return []
         token = uuid4().hex
-        claim = {"by": token, "until": now + CLAIMED_MS}
+        claim = {"by": token, "until": now + CLAIM_VALIDITY_MS}
         await self._timers.update_many({"_id": {"$in": ids}, **free}, {"$set": {"claim": claim}})
         claimed = self._timers.find({"_id": {"$in": ids}, "claim.by": token})
         return [
@@ -130,8 +130,8 @@ class TimerStore:
             if row["due"] is not None
         ]
 
-    async def advance(self, timers: Sequence[tuple[Timer, int | None]]) -> None:
-        """Store the next due times, unless timers were changed meanwhile."""
+    async def store_next_dues(self, timers: Sequence[tuple[Timer, int | None]]) -> None:
+        """Store the given next due times, unless a timer was changed meanwhile."""
         updates = [
             UpdateOne(
                 {"_id": timer.flow.flow_id, "due": timer.due, "anchor": timer.anchor},
@@ -141,7 +141,7 @@ class TimerStore:
         ]
         await self._timers.bulk_write(updates, ordered=False)
 
-    async def find_next_due(self, now: int) -> int | None:
+    async def find_next_claim_time(self, now: int) -> int | None:
         """Return the earliest time when a timer may be claimed; None without timers.
 
         It is then due, and no claim of another replica is valid.
@@ -160,15 +160,15 @@ def _unclaimed_query(now: int) -> dict[str, Any]:
     return {"claim.until": {"$not": {"$gt": now}}}
 
 
-def encode_settings(flow: DeployedFlow) -> bytes:
-    """Return the settings as JSON for comparison."""
-    return msgspec.json.encode(read_settings(flow))
+def encode_timer_settings(flow: DeployedFlow) -> bytes:
+    """Return the timer settings of a flow as JSON, for comparison."""
+    return msgspec.json.encode(read_timer_settings(flow))
 
 
 _UNITS = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
-_DAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
+_WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _DAY_OFFSETS = range(-1, 9)
-"""Days from today that contain the next time of every rule in any time zone."""
+"""Offsets of the days from today in which the next time of every rule is, in any time zone."""
 log = logging.getLogger(__name__)
 
 QUERY_SECONDS = 1.0
@@ -179,17 +179,17 @@ TIMERS_PER_CLAIM = 50
 """Maximum timers that a replica claims at a time."""
 
 
-def next_due(settings: TimerSettings, anchor: int, after: int) -> int | None:
+def compute_next_due(settings: TimerSettings, anchor: int, after: int) -> int | None:
     """Return the first due time after `after`, or None.
 
     `anchor` is the time when the timer was set; intervals start there.
     """
-    due = _compute_next(settings, anchor, after)
+    due = _compute_next_unbounded(settings, anchor, after)
     end = settings.expiration_epoch_second
     return None if due is None or (end is not None and due > end * 1000) else due
 
 
-def _compute_next(settings: TimerSettings, anchor: int, after: int) -> int | None:
+def _compute_next_unbounded(settings: TimerSettings, anchor: int, after: int) -> int | None:
     match settings.type:
         case "ONCE":
             due = (settings.execution_epoch_second or 0) * 1000
@@ -199,16 +199,18 @@ def _compute_next(settings: TimerSettings, anchor: int, after: int) -> int | Non
             return anchor + max((after - anchor) // length + 1, 1) * length
         case "SCHEDULE":
             zone = ZoneInfo(settings.timezone or "UTC")
-            times = _scheduled(settings.rules or (), zone, after)
+            times = _iterate_scheduled_times(settings.rules or (), zone, after)
             return min((due for due in times if due > after), default=None)
 
 
-def _scheduled(rules: Iterable[TimerRule], zone: ZoneInfo, after: int) -> Iterator[int]:
+def _iterate_scheduled_times(
+    rules: Iterable[TimerRule], zone: ZoneInfo, after: int
+) -> Iterator[int]:
     today = from_ms(after).astimezone(zone).date()
     for offset in _DAY_OFFSETS:
         day = today + timedelta(days=offset)
         for rule in rules:
-            if not rule.days_of_week or _DAYS[day.weekday()] in rule.days_of_week:
+            if not rule.days_of_week or _WEEKDAYS[day.weekday()] in rule.days_of_week:
                 yield to_ms(datetime.combine(day, time(rule.hour, rule.minute), zone))
 
 
@@ -220,7 +222,7 @@ class TimerDeployments(DeploymentObserver):
         self._store = store
         self._now = now
 
-    async def apply(
+    async def write_deployment(
         self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
         """Store the timer of a deployed flow; unchanged settings keep its due time."""
@@ -228,9 +230,9 @@ class TimerDeployments(DeploymentObserver):
             await self._store.remove(tenant, flow_id, session)
             return
         anchor = self._now()
-        due = next_due(read_settings(deployed), anchor, anchor)
+        due = compute_next_due(read_timer_settings(deployed), anchor, anchor)
         stored = await self._store.get(flow_id, session)
-        if stored is not None and stored[0] == encode_settings(deployed):
+        if stored is not None and stored[0] == encode_timer_settings(deployed):
             _, anchor, due = stored
         await self._store.put(deployed, anchor, due, session)
 
@@ -252,16 +254,16 @@ class TimerRunner:
         while True:
             try:
                 while (pause := await self._seconds_until_query()) <= 0:
-                    await self.fire()
+                    await self.start_due_runs()
             except (StoreError, ThingwayError) as error:
                 log.warning("due timers were not started; retrying: %s", error)
                 pause = QUERY_SECONDS
             await wait_for_event(self._wake, max(pause, MIN_PAUSE))
             self._wake.clear()
 
-    async def fire(self) -> int:
+    async def start_due_runs(self) -> int:
         """Start due runs; return the number of claimed timers."""
-        timers = await self._store.claim(self._now(), TIMERS_PER_CLAIM)
+        timers = await self._store.claim_due(self._now(), TIMERS_PER_CLAIM)
         if timers:
             starts = [_build_start(timer) for timer in timers]
             executed = await record_and_execute(self._engine, starts)
@@ -270,13 +272,16 @@ class TimerRunner:
             now = self._now()
             if begun:
                 # Times missed meanwhile are skipped.
-                dues = [next_due(each.settings, each.anchor, max(now, each.due)) for each in begun]
-                await self._store.advance(list(zip(begun, dues, strict=True)))
+                dues = [
+                    compute_next_due(each.decoded_settings, each.anchor, max(now, each.due))
+                    for each in begun
+                ]
+                await self._store.store_next_dues(list(zip(begun, dues, strict=True)))
         return len(timers)
 
     async def _seconds_until_query(self) -> float:
         """Return the seconds until the next query; at most 0 if a timer is due."""
-        due = await self._store.find_next_due(self._now())
+        due = await self._store.find_next_claim_time(self._now())
         return IDLE_PERIOD if due is None else min((due - self._now()) / 1000, IDLE_PERIOD)
 
 

@@ -23,30 +23,30 @@ from services.workflow.engine.runner import Engine, FlowStart, record_and_execut
 from services.workflow.nodes.triggers import SimpleMqttParameters
 from services.workflow.runs.model import Cause, DeployedFlow
 
-Listener = tuple[DeployedFlow, SimpleMqttParameters]
+TopicFlow = tuple[DeployedFlow, SimpleMqttParameters]
 log = logging.getLogger(__name__)
 
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 10_000, 32 * 1024**2
 """Maximum waiting messages of a tenant, and their bytes; further ones are dropped."""
 MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
 """Total waiting bytes beyond which a tenant may have only few waiting messages."""
-MESSAGE_COST = 512
+MESSAGE_OVERHEAD_BYTES = 512
 """Bytes of memory per message in addition to its payload."""
-MAX_MESSAGE = 256 * 1024
+MAX_MESSAGE_BYTES = 256 * 1024
 """Maximum bytes of a message; larger ones are dropped."""
 MAX_CONCURRENT, MAX_CONCURRENT_PER_TENANT = 256, 16
 """Maximum messages handled concurrently, in total and per tenant."""
 
 
-class _Level:
-    """The topic filters with a common prefix, and the flows that listen to them."""
+class _TopicLevel:
+    """A tree node for topic filters with the same first levels, and their flows."""
 
     def __init__(self) -> None:
-        self.below: dict[str, _Level] = {}
-        self.flows: dict[int, Listener] = {}
+        self.below: dict[str, _TopicLevel] = {}
+        self.flows: dict[int, TopicFlow] = {}
         """Flows whose filter ends at this level."""
 
-    def match(self, levels: Sequence[str]) -> Iterator[Listener]:
+    def find_flows(self, levels: Sequence[str]) -> Iterator[TopicFlow]:
         """Yield the flows whose filter matches a topic (MQTT 3.1.1, 4.7)."""
         if "#" in self.below:
             yield from self.below["#"].flows.values()
@@ -55,7 +55,7 @@ class _Level:
             return
         for name in (levels[0], "+"):
             if name in self.below:
-                yield from self.below[name].match(levels[1:])
+                yield from self.below[name].find_flows(levels[1:])
 
 
 class TopicIndex:
@@ -64,9 +64,9 @@ class TopicIndex:
     def __init__(self) -> None:
         self._flows: dict[int, list[str]] = {}
         """Tenant and filter levels by flow."""
-        self._tenants = _Level()
+        self._tenants = _TopicLevel()
 
-    def flow_ids(self) -> set[int]:
+    def list_flow_ids(self) -> set[int]:
         """Return the ids of all flows in the index."""
         return set(self._flows)
 
@@ -79,7 +79,7 @@ class TopicIndex:
         ]
         level = self._tenants
         for name in names:
-            level = level.below.setdefault(name, _Level())
+            level = level.below.setdefault(name, _TopicLevel())
         level.flows[flow.flow_id] = flow, parameters
 
     def remove(self, flow_id: int) -> None:
@@ -93,10 +93,10 @@ class TopicIndex:
             path.pop()
             del path[-1].below[names.pop()]
 
-    def match(self, tenant: str, topic: str) -> list[Listener]:
+    def find_flows(self, tenant: str, topic: str) -> list[TopicFlow]:
         """Return the flows of a tenant that listen to a topic."""
         level = self._tenants.below.get(tenant)
-        return [] if level is None else list(level.match(topic.split("/")))
+        return [] if level is None else list(level.find_flows(topic.split("/")))
 
 
 class TopicListener:
@@ -132,25 +132,25 @@ class TopicListener:
             self._scheduler.size >= MAX_BYTES
             and self._scheduler.waiting(tenant) >= GUARANTEED_MESSAGES
         )
-        if full or len(message.data) > MAX_MESSAGE:
+        if full or len(message.data) > MAX_MESSAGE_BYTES:
             self._scheduler.count_overflow(tenant)
             return
-        size = len(message.data) + MESSAGE_COST
+        size = len(message.data) + MESSAGE_OVERHEAD_BYTES
         with suppress(LaneFull):
-            self._scheduler.start(tenant, partial(self._begin, tenant, message), size=size)
+            self._scheduler.start(tenant, partial(self._start_runs, tenant, message), size=size)
 
-    async def _begin(self, tenant: str, message: Msg) -> None:
+    async def _start_runs(self, tenant: str, message: Msg) -> None:
         await self._ready.wait()
         try:
             executed = await record_and_execute(self._engine, self._build_starts(tenant, message))
             for start in executed.without_room:
-                self._engine.reject(start)
+                self._engine.count_rejected(start)
         except (ThingwayError, StoreError) as error:
             log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)
 
     def _build_starts(self, tenant: str, message: Msg) -> Iterator[FlowStart]:
         _, topic = outside_topic(message.subject)
-        for flow, parameters in self._index.match(tenant, topic):
+        for flow, parameters in self._index.find_flows(tenant, topic):
             if parameters.encoding == "Base64":
                 payload = base64.b64encode(message.data).decode()
             else:

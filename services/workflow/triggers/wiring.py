@@ -11,10 +11,14 @@ from services.workflow.entities import Entities
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.store import FlowStore
 from services.workflow.nodes.wiring import Nodes
-from services.workflow.triggers.deployed_flows import FLOWS_TOPIC, DeployedFlowIndex, DeployedFlows
-from services.workflow.triggers.events import consume_events
+from services.workflow.triggers.deployed_flows import (
+    FLOWS_TOPIC,
+    DeployedFlowIndex,
+    DeployedFlowStore,
+)
+from services.workflow.triggers.events import create_event_consumer
 from services.workflow.triggers.hooks import (
-    CONCURRENT_CALLS,
+    MAX_CONCURRENT_CALLS,
     FlowCaller,
     FlowServices,
     HookCaller,
@@ -30,7 +34,7 @@ from services.workflow.triggers.topics import TopicListener
 class TriggerStores:
     """The stores of triggers, which need no engine."""
 
-    deployed: DeployedFlows
+    deployed: DeployedFlowStore
     index: DeployedFlowIndex
     timers: TimerStore
     hooks: HookStore
@@ -42,7 +46,7 @@ class TriggerStores:
 class Triggers:
     """The parts that start runs."""
 
-    deployed: DeployedFlows
+    deployed: DeployedFlowStore
     index: DeployedFlowIndex
     timers: TimerRunner
     events: BatchConsumer
@@ -54,7 +58,7 @@ class Triggers:
 def wire_stores(clients: Clients, *, entities: Entities, flows: FlowStore) -> TriggerStores:
     """Construct the stores of triggers."""
     database = clients.mongo.database
-    deployed, timers, hooks = DeployedFlows(database), TimerStore(database), HookStore(database)
+    deployed, timers, hooks = DeployedFlowStore(database), TimerStore(database), HookStore(database)
     index = DeployedFlowIndex(deployed, clients.limits.get, clients.wakeups)
     timer_deployments, services = TimerDeployments(timers, now_ms), FlowServices(entities, flows)
     observers = (deployed, index, timer_deployments, HookDeployments(hooks), services)
@@ -66,12 +70,12 @@ def wire_triggers(
 ) -> Triggers:
     """Construct the triggers, and offer `call_flow` on the bus."""
     caller, index = FlowCaller(stores.deployed, engine), stores.index
-    clients.server.offer("call_flow", CallFlow, caller.call, at_once=CONCURRENT_CALLS)
+    clients.server.offer("call_flow", CallFlow, caller.call_flow, at_once=MAX_CONCURRENT_CALLS)
     return Triggers(
         stores.deployed,
         index,
         TimerRunner(stores.timers, engine, now_ms, clients.wakeups.event(FLOWS_TOPIC)),
-        consume_events(clients.bus, index, engine),
+        create_event_consumer(clients.bus, index, engine),
         TopicListener(clients.bus, index.topics, index.ready, engine),
         HookCaller(stores.hooks, engine),
         HttpLogins(nodes.credentials),

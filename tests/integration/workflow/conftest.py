@@ -44,7 +44,7 @@ from libs.common.identity.functions import Function
 from libs.common.store.migrations import migrate
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.workflow.app import Packages, build_app, wire
+from services.workflow.app import WorkflowPackages, build_app, wire_packages
 from services.workflow.clients import Clients
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.nodes import wiring
@@ -192,7 +192,7 @@ class Workflow(AskedByUsers):
     """The running service."""
 
     http: AsyncClient
-    core: Packages
+    core: WorkflowPackages
     bus: Bus
     grants: Grants
     device: PlayedDevice
@@ -271,7 +271,7 @@ async def started(
     await migrate(mongo.database, MIGRATIONS)
     telemetry = Telemetry(None, MeterProvider())
     with patch.object(wiring, "Sandbox", lambda _: sandbox):
-        core = wire(Clients(settings, telemetry, mongo, bus))
+        core = wire_packages(Clients(settings, telemetry, mongo, bus))
     device = PlayedDevice(others)
     await device.start()
     people = RpcServer(others, "auth")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
-from services.workflow.engine.queue import QUICK_FACTOR, EngineLimits
-from services.workflow.engine.runner import TEST_SECONDS
+from services.workflow.engine.queue import QUICK_RUNS_FACTOR, EngineLimits
+from services.workflow.engine.runner import MAX_TEST_SECONDS
 from services.workflow.graph.design import MAX_EDGES, MAX_NODES
 from services.workflow.nodes.base import Entry
 from services.workflow.runs.model import MAX_HOPS, Cause, DeployedFlow, Run
@@ -32,7 +32,7 @@ async def run(workflow: Any, text: str, entered: Any) -> Run:
         node_id="",
         component="",
     )
-    found: Run = await workflow.core.engine.runner.start(
+    found: Run = await workflow.core.engine.runner.run_to_end(
         flow, entered, Cause(kind="EVENT", key="x")
     )
     assert found.status == "SUCCESS", found.error
@@ -79,9 +79,11 @@ def test_the_limits_of_the_page_are_those_of_the_code():
     limits, tenant = EngineLimits(), TenantLimits()
     settings = WorkflowSettings(internal_public_key="", secrets_key="")
     assert f"| {MAX_NODES}; {MAX_EDGES:,} |" in PAGE
-    assert f"| {limits.node_seconds:g} s; {limits.run_seconds:g} s; {TEST_SECONDS:g} s |" in PAGE
+    assert (
+        f"| {limits.node_seconds:g} s; {limits.run_seconds:g} s; {MAX_TEST_SECONDS:g} s |" in PAGE
+    )
     assert f"| {tenant.each_runs}; {tenant.runs}; {limits.running}. More wait |" in PAGE
-    quick = (QUICK_FACTOR * one for one in (tenant.each_runs, tenant.runs, limits.running))
+    quick = (QUICK_RUNS_FACTOR * one for one in (tenant.each_runs, tenant.runs, limits.running))
     assert "| {}; {:,}; {:,} |".format(*quick) in PAGE
     waiting = f"{tenant.each_waiting_runs:,}; {tenant.waiting_runs:,}; {limits.waiting:,}"
     assert f"| {waiting}. More are rejected |" in PAGE

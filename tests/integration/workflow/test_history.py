@@ -1,6 +1,6 @@
 """Flows and versions have an end."""
 
-from services.workflow.flows.service import MAX_OLD_VERSIONS, TRIM_INTERVAL
+from services.workflow.flows.service import MAX_OLD_VERSIONS, VERSIONS_BETWEEN_TRIMS
 from tests.integration.workflow.designs import design, edge, node, trigger
 
 FLOWS = "/workflow/flows"
@@ -23,7 +23,7 @@ async def test_a_flow_keeps_its_newest_versions_and_those_that_runs_need(workflo
     flow = await workflow.core.triggers.deployed.find("default", int(flow_id))
     run = {"_id": 1, "flow": flow.flow_id, "version": 2, "key": "k", "status": "RUNNING"}
     await database["runs"].insert_one(run | {"tenant": "default", "replica": "other"})
-    last = MAX_OLD_VERSIONS + TRIM_INTERVAL
+    last = MAX_OLD_VERSIONS + VERSIONS_BETWEEN_TRIMS
     for number in range(3, last + 1):
         await save(user, number, flow_id, enabled=False)
 

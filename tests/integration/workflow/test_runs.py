@@ -13,8 +13,8 @@ from libs.common.bus import Outbox
 from libs.common.contracts.events import WorkflowFinished
 from libs.common.errors import Conflict
 from libs.common.identity.functions import Function
-from services.workflow.engine.recovery import Replicas
-from services.workflow.runs.log import MIN_AGE, ReplicaLog, RunRetention
+from services.workflow.engine.recovery import ReplicaRegistry
+from services.workflow.runs.log import MIN_DELETION_AGE, ReplicaRunLog, RunRetention
 from services.workflow.runs.model import MAX_HOPS, Cause, DeployedFlow, Run
 from services.workflow.runs.store import RunStore
 from tests.integration.workflow.designs import HOT, alarm, design, edge, node, trigger
@@ -52,7 +52,7 @@ async def test_a_run_is_logged_with_its_trace(workflow):
     """The log has a row for the run, and its detail the trace; the value is written."""
     workflow.device.has(HOT)
     flow = await enabled(workflow)
-    run = await workflow.core.engine.runner.start(flow, {"temperature": 31.5}, cause(hops=2))
+    run = await workflow.core.engine.runner.run_to_end(flow, {"temperature": 31.5}, cause(hops=2))
 
     (row,) = await logged(workflow, flow)
     assert (str(run.id), "SUCCESS", 1) == (row["id"], row["status"], row["version"])
@@ -75,7 +75,7 @@ async def test_runs_that_set_custom_entities_at_once_ask_together(workflow):
     assign = node("set", "entityAssigner", exchangePayload={heat: value})
     flow = await enabled(workflow, design([trigger(), assign], edge("start", "set")))
     workflow.device.has(heat)
-    start = workflow.core.engine.runner.start
+    start = workflow.core.engine.runner.run_to_end
     runs = await asyncio.gather(
         *(start(flow, {"temperature": number}, cause(f"e-{number}")) for number in range(200))
     )
@@ -91,7 +91,7 @@ async def test_the_end_of_a_run_is_published(workflow):
     flow = await enabled(workflow)
     subject = f"event.default.workflow.{flow.flow_id}.finished"
     heard = await workflow.bus.client.subscribe(subject)
-    run = await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause())
+    run = await workflow.core.engine.runner.run_to_end(flow, {"temperature": 1}, cause())
     event = msgspec.json.decode((await heard.next_msg(timeout=10)).data, type=WorkflowFinished)
     assert (run.id, flow.flow_id, 1, "SUCCESS") == (
         event.run_id,
@@ -104,12 +104,14 @@ async def test_the_end_of_a_run_is_published(workflow):
 async def test_one_cause_makes_one_run(workflow):
     """A repeated cause is rejected by all replicas."""
     flow = await enabled(workflow)
-    await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause("e-1"))
+    await workflow.core.engine.runner.run_to_end(flow, {"temperature": 1}, cause("e-1"))
     with pytest.raises(Conflict, match="e-1"):
-        await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause("e-1"))
+        await workflow.core.engine.runner.run_to_end(flow, {"temperature": 1}, cause("e-1"))
 
-    other = ReplicaLog(RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox), "other")
-    assert await other.begin([_run(flow, 77, "e-1")]) == []
+    other = ReplicaRunLog(
+        RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox), "other"
+    )
+    assert await other.record_unless_deferred([_run(flow, 77, "e-1")]) == []
     assert len(await logged(workflow, flow)) == 1
 
 
@@ -130,7 +132,7 @@ async def test_an_error_names_its_node_and_its_reason(workflow):
     """The trace has the error of `device`, and the run is an error."""
     workflow.device.refuses = "value is too hot"
     flow = await enabled(workflow)
-    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause())
+    run = await workflow.core.engine.runner.run_to_end(flow, {"temperature": 99}, cause())
 
     assert len(await logged(workflow, flow, status="ERROR")) == 1
     assert await logged(workflow, flow, status="SUCCESS") == []
@@ -145,7 +147,9 @@ async def test_flows_that_lead_to_one_another_stop(workflow):
     """After eight hops a flow is logged and not run, and the log says why."""
     workflow.device.has(HOT)
     flow = await enabled(workflow)
-    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause(hops=MAX_HOPS))
+    run = await workflow.core.engine.runner.run_to_end(
+        flow, {"temperature": 99}, cause(hops=MAX_HOPS)
+    )
 
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{run.id}")
     assert (detail["status"], detail["trace_info"]) == ("ERROR", [])
@@ -160,7 +164,7 @@ async def test_a_flow_that_only_fails_is_disabled_and_says_so(workflow):
     for bad in (True, True, False, True, True, True):
         workflow.device.refuses = "no" if bad else ""
         workflow.device.has(HOT)
-        await engine.start(flow, {"temperature": 99}, cause())
+        await engine.run_to_end(flow, {"temperature": 99}, cause())
 
     shown = await workflow.admin().done("GET", f"{FLOWS}/{flow.flow_id}/design")
     assert shown["enabled"] is False
@@ -186,7 +190,7 @@ async def test_a_node_that_takes_too_long_is_ended(workflow):
             await never.wait()
 
     workflow.core.nodes.registry.find("entityAssigner")._entities = Slow()
-    run = await workflow.core.engine.runner.start(flow, {"temperature": 99}, cause())
+    run = await workflow.core.engine.runner.run_to_end(flow, {"temperature": 99}, cause())
 
     assert (run.status, run.error) == ("ERROR", "the node took longer than 3 s")
 
@@ -199,7 +203,7 @@ async def test_secrets_are_masked_and_long_values_cut(workflow):
     )
     flow = await enabled(workflow, text)
     entered = {"password": "hunter2", "text": "x" * 100_000}
-    run = await workflow.core.engine.runner.start(flow, entered, cause())
+    run = await workflow.core.engine.runner.run_to_end(flow, entered, cause())
 
     answer = await workflow.admin().ask("GET", f"{FLOWS}/logs/{run.id}")
     assert "hunter2" not in answer.text
@@ -215,7 +219,7 @@ async def orphaned(workflow, flow, sealed):
         workflow.core.clients.mongo, Outbox(workflow.core.clients.mongo.database, workflow.bus)
     )
     run = _run(flow, 4242, "e-9")
-    assert await store.begin([run], "dead") == [True]
+    assert await store.insert_starts([run], "dead") == [True]
     if sealed:
         await store.mark_unrepeatable([run.id], "dead")
     return run
@@ -259,7 +263,7 @@ async def test_a_run_is_sealed_before_an_unrepeatable_step(workflow):
     workflow.device.has(HOT)
     workflow.device.outputs = {"answer": 5}
     flow = await enabled(workflow, design([trigger(), CALL], edge("start", "call")))
-    run = await workflow.core.engine.runner.start(flow, {}, cause())
+    run = await workflow.core.engine.runner.run_to_end(flow, {}, cause())
 
     found = await workflow.core.clients.mongo.database["runs"].find_one({"_id": run.id})
     assert found["sealed"] is True
@@ -272,7 +276,7 @@ async def test_a_run_is_sealed_before_an_unrepeatable_step(workflow):
 async def test_runs_of_replicas_that_live_are_left_alone(workflow):
     """A replica that shows that it lives keeps its runs."""
     database = workflow.core.clients.mongo.database
-    await Replicas(database, "busy").renew_entry()
+    await ReplicaRegistry(database, "busy").renew_entry()
 
     assert {"busy", workflow.core.engine.replicas.own} == set(
         await workflow.core.engine.replicas.list_alive()
@@ -283,7 +287,7 @@ async def test_logs_are_kept_within_their_bounds(workflow):
     """Too old and too many go, the newest and the fresh stay."""
     flow = await enabled(workflow)
     for number in range(5):
-        await workflow.core.engine.runner.start(flow, {"temperature": number}, cause())
+        await workflow.core.engine.runner.run_to_end(flow, {"temperature": number}, cause())
     rows = [row["id"] for row in await logged(workflow, flow)]
     store = RunStore(workflow.core.clients.mongo, workflow.core.clients.outbox)
     grown = [{flow.flow_id}]
@@ -293,7 +297,7 @@ async def test_logs_are_kept_within_their_bounds(workflow):
     now = datetime.now(UTC)
     await keeps.clean(now)
     assert rows == [row["id"] for row in await logged(workflow, flow)]
-    await keeps.clean(now + MIN_AGE + timedelta(seconds=1))
+    await keeps.clean(now + MIN_DELETION_AGE + timedelta(seconds=1))
     assert rows[:3] == [row["id"] for row in await logged(workflow, flow)]
     await keeps.clean(now + timedelta(days=3))
     assert await logged(workflow, flow) == []
@@ -302,7 +306,7 @@ async def test_logs_are_kept_within_their_bounds(workflow):
 async def test_a_log_is_seen_by_whom_the_flow_is_granted_to(workflow):
     """Others find neither the list nor the detail; unknown ids are 404."""
     flow = await enabled(workflow)
-    run = await workflow.core.engine.runner.start(flow, {"temperature": 1}, cause())
+    run = await workflow.core.engine.runner.run_to_end(flow, {"temperature": 1}, cause())
     stranger = workflow.user(9, Function.WORKFLOW_VIEW)
 
     await stranger.refused(403, "POST", f"{FLOWS}/{flow.flow_id}/logs/search", {})

@@ -3,7 +3,7 @@
 import msgspec
 
 from services.workflow.engine.trace import render_value
-from services.workflow.flows.logs import find_entity_keys, mask_values
+from services.workflow.flows.logs import find_possible_entity_keys, mask_values
 from services.workflow.runs.model import TraceItem
 
 PIN, LEVEL = "direct.device.L1.pin", "direct.device.L1.level"
@@ -26,7 +26,7 @@ def trace(given: object, output: object) -> TraceItem:
 def test_values_of_hidden_entities_are_masked_at_every_level():
     traces = [trace({PIN: "8642", LEVEL: 5}, [{"before": {PIN: {"a": "8642"}}}])]
 
-    assert set(find_entity_keys(traces, 100)) == {PIN, LEVEL}
+    assert set(find_possible_entity_keys(traces, 100)) == {PIN, LEVEL}
     (shown,) = mask_values(traces, {PIN})
     assert msgspec.json.decode(shown.input or "") == {PIN: "******", LEVEL: 5}
     assert msgspec.json.decode(shown.output or "") == [{"before": {PIN: "******"}}]
@@ -35,7 +35,7 @@ def test_values_of_hidden_entities_are_masked_at_every_level():
 def test_a_text_that_was_cut_off_is_masked_whole():
     traces = [trace(None, {PIN: "8642", "long": "x" * 20_000})]
 
-    assert find_entity_keys(traces, 100) == [PIN]
+    assert find_possible_entity_keys(traces, 100) == [PIN]
     (shown,) = mask_values(traces, {PIN})
     assert "8642" not in (shown.output or "")
 

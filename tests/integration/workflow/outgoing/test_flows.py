@@ -53,7 +53,7 @@ async def run(workflow, *nodes, degrees: float = 31):
         component="trigger",
     )
     cause = Cause(kind="SERVICE", key=uuid.uuid4().hex)
-    return await workflow.core.engine.runner.start(flow, {"degrees": degrees}, cause)
+    return await workflow.core.engine.runner.run_to_end(flow, {"degrees": degrees}, cause)
 
 
 async def refusal(workflow, *nodes) -> str:

@@ -5,7 +5,7 @@ import json
 import pytest
 from bson import json_util
 
-from services.workflow.vault import HIDDEN_REASON
+from services.workflow.vault import UNKNOWN_MARK_REASON
 from tests.integration.workflow.designs import design, edge, node, trigger
 from tests.integration.workflow.outgoing.conftest import Web
 
@@ -127,10 +127,10 @@ async def test_a_secret_goes_nowhere_else(workflow, website: Web):
     reason = {
         "node_id": "ask",
         "field": "parameters.header.X-Api-Key",
-        "reason": HIDDEN_REASON,
+        "reason": UNKNOWN_MARK_REASON,
     }
 
-    said = f"{reason['field']}: {HIDDEN_REASON}"
+    said = f"{reason['field']}: {UNKNOWN_MARK_REASON}"
     failed = await tried(user, elsewhere)
     assert (failed["node_id"], failed["error_message"]) == ("ask", said)
     body = {"name": "E", "design_data": elsewhere, "enabled": True}
@@ -151,7 +151,7 @@ async def test_a_secret_is_of_its_tenant_and_of_its_kind_of_node(workflow):
     path = f"{FLOWS}/design/validate"
     assert await workflow.admin().done("POST", f"{FLOWS}/design/test", body)
     answer = (await workflow.admin("other").ask("POST", path, body)).json()
-    assert (answer["data"], answer["detail"][0]["reason"]) == (False, HIDDEN_REASON)
+    assert (answer["data"], answer["detail"][0]["reason"]) == (False, UNKNOWN_MARK_REASON)
 
     broker = {"host": "mail.example.com", "password": password(shown)}
     body = {"design_data": publishing(broker)}

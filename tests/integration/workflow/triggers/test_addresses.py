@@ -156,7 +156,7 @@ async def test_without_a_flow_or_a_path_it_is_a_mistake(workflow: Workflow):
 
 async def test_guessing_is_slowed_down(workflow: Workflow, monkeypatch):
     """An address with many failures waits for a time; other addresses do not."""
-    monkeypatch.setattr(hooks, "MAX_FAILURES", 3)
+    monkeypatch.setattr(hooks, "MAX_LOGIN_FAILURES", 3)
     login = ("http@default", await secret(workflow))
     await enabled(workflow.admin(), begins("GET", "x"))
     wrong = [await ask(workflow, "GET", f"{PATH}/x", ("http@default", "no")) for _ in range(4)]
@@ -165,7 +165,7 @@ async def test_guessing_is_slowed_down(workflow: Workflow, monkeypatch):
     elsewhere = {"headers": {"x-real-ip": "203.0.113.10"}}
 
     assert (await ask(workflow, "GET", f"{PATH}/x", login, **elsewhere)).status_code == 200
-    monkeypatch.setattr(hooks, "PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(hooks, "LOGIN_PAUSE_SECONDS", 0.0)
     assert (await ask(workflow, "GET", f"{PATH}/x", login)).status_code == 200
 
 
@@ -183,7 +183,7 @@ async def test_a_disabled_flow_is_not_called(workflow: Workflow):
 
 async def test_an_address_begins_a_bounded_number_of_flows(workflow: Workflow, monkeypatch):
     """One more is refused when it is to run."""
-    monkeypatch.setattr(hooks, "MAX_FLOWS", 1)
+    monkeypatch.setattr(hooks, "MAX_FLOWS_PER_ADDRESS", 1)
     admin = workflow.admin()
     await enabled(admin, begins("GET", "{a}/x"))
     body = {"name": "Two", "design_data": begins("GET", "{b}/x"), "enabled": True}

@@ -12,7 +12,7 @@ from libs.common.errors import Conflict
 from libs.common.store.mongo import StoreUnavailable
 from services.workflow.engine.runner import FlowStart, record_and_execute
 from services.workflow.entities import Entities
-from services.workflow.runs.log import ReplicaLog
+from services.workflow.runs.log import ReplicaRunLog
 from services.workflow.runs.model import Cause, DeployedFlow, Run
 from services.workflow.runs.store import RunStore
 from services.workflow.triggers import events
@@ -47,8 +47,8 @@ async def test_runs_that_a_replica_leaves_behind_begin_in_another(workflow: Work
     """It recorded them and died before they began."""
     start = await start_of(workflow, "e-1")
     async with replica(workflow, servers) as second:
-        assert len((await second.engine.runner.admit([start])).runs) == 1
-        assert second.engine.runner.active_run_ids()
+        assert len((await second.engine.runner.record_starts([start])).runs) == 1
+        assert second.engine.runner.list_active_run_ids()
     (run,) = await ended(workflow.core, [start.flow.flow_id], 1)
     assert (run["status"], run["tries"], run["replica"]) == (
         "SUCCESS",
@@ -62,17 +62,17 @@ async def test_a_run_that_was_recorded_while_the_store_failed_begins_all_the_sam
 ):
     """The event comes again and finds its run recorded, so its replica has to look for it."""
     start = await start_of(workflow, "e-2")
-    begin = RunStore.begin
+    begin = RunStore.insert_starts
 
     async def fail(self, runs, own):
         await begin(self, runs, own)
         raise StoreUnavailable("the connection broke after the write")
 
-    monkeypatch.setattr(RunStore, "begin", fail)
+    monkeypatch.setattr(RunStore, "insert_starts", fail)
     with pytest.raises(StoreUnavailable):
-        await workflow.core.engine.runner.admit([start])
+        await workflow.core.engine.runner.record_starts([start])
     monkeypatch.undo()
-    assert await workflow.core.engine.runner.admit([start]) == ([], [])
+    assert await workflow.core.engine.runner.record_starts([start]) == ([], [])
     (run,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert run["status"] == "RUNNING"
     await workflow.core.engine.pending.recover()
@@ -83,24 +83,24 @@ async def test_a_run_that_was_recorded_while_the_store_failed_begins_all_the_sam
 async def test_runs_in_hand_are_not_taken_for_lost(workflow: Workflow):
     """However long they take."""
     start = await start_of(workflow, "e-3")
-    run = await workflow.core.engine.runner.begin(start)
+    run = await workflow.core.engine.runner.record_start(start)
     await workflow.core.engine.pending.recover()
     (found,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert (found["tries"], found["status"]) == (1, "RUNNING")
     await asyncio.wait_for(workflow.core.engine.runner.execute(run), 20)
-    assert not workflow.core.engine.runner.active_run_ids()
+    assert not workflow.core.engine.runner.list_active_run_ids()
 
 
 async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(workflow: Workflow):
     """Its run belongs to another one now: it may not do what must not be done twice."""
     core = workflow.core
     start = await start_of(workflow, "e-4")
-    run = await core.engine.runner.begin(start)
+    run = await core.engine.runner.record_start(start)
     store = RunStore(core.clients.mongo, Outbox(core.clients.mongo.database, core.clients.bus))
-    assert await store.adopt(run, "other", [], restart=True)
+    assert await store.take_over(run, "other", [], restart=True)
     with pytest.raises(Conflict, match="another replica"):
-        await ReplicaLog(store, core.engine.replicas.own).mark_unrepeatable(run)
-    await ReplicaLog(store, "other").mark_unrepeatable(run)
+        await ReplicaRunLog(store, core.engine.replicas.own).mark_unrepeatable(run)
+    await ReplicaRunLog(store, "other").mark_unrepeatable(run)
     await core.engine.runner.execute(run)
     (found,) = await runs_of(core, [start.flow.flow_id])
     assert (found["status"], found["replica"], found["sealed"]) == ("RUNNING", "other", True)
@@ -111,12 +111,12 @@ async def test_a_quick_run_of_a_held_event_is_recorded_at_its_end(workflow: Work
     start = await start_of(workflow, "e-5", HEAT)
     engine = workflow.core.engine.runner
     (task,) = (await record_and_execute(engine, [start])).deferred
-    assert await engine.admit([start]) == ([], [start])
+    assert await engine.record_starts([start]) == ([], [start])
     assert await runs_of(workflow.core, [start.flow.flow_id]) == []
     await task
     (run,) = await runs_of(workflow.core, [start.flow.flow_id])
     assert (run["status"], run["tries"], len(workflow.device.updates)) == ("SUCCESS", 1, 1)
-    assert await engine.admit([replace(start, is_held=False)]) == ([], [])
+    assert await engine.record_starts([replace(start, is_held=False)]) == ([], [])
 
 
 async def test_a_deferred_run_that_another_replica_has_is_dropped(workflow: Workflow):
@@ -127,7 +127,7 @@ async def test_a_deferred_run_that_another_replica_has_is_dropped(workflow: Work
         f"event.default.workflow.{start.flow.flow_id}.finished"
     )
     (task,) = (await record_and_execute(core.engine.runner, [start])).deferred
-    other = ReplicaLog(RunStore(core.clients.mongo, core.clients.outbox), "other")
+    other = ReplicaRunLog(RunStore(core.clients.mongo, core.clients.outbox), "other")
     own = Run(
         id=77,
         tenant="default",
@@ -137,18 +137,18 @@ async def test_a_deferred_run_that_another_replica_has_is_dropped(workflow: Work
         entered={},
         started_at=0,
     )
-    assert await other.begin([own]) == [own]
+    assert await other.record_unless_deferred([own]) == [own]
     await task
     (found,) = await runs_of(core, [start.flow.flow_id])
     assert (found["_id"], found["status"]) == (77, "RUNNING")
-    await other.finish(own)
+    await other.record_end(own)
     assert json.loads((await finished.next_msg(timeout=10)).data)["runId"] == 77
     assert finished.pending_msgs == 0
 
 
 async def test_a_deferred_run_that_takes_long_is_recorded(workflow: Workflow, monkeypatch):
     """Its event is acknowledged after that, and its end replaces the record."""
-    monkeypatch.setattr(events, "HOLD_SECONDS", 0.01)
+    monkeypatch.setattr(events, "HOLD_EVENT_SECONDS", 0.01)
     key, core = device(), workflow.core
     workflow.device.has(HEAT)
     assign = node("set", "entityAssigner", exchangePayload={HEAT: 1})

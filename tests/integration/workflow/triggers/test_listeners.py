@@ -106,7 +106,7 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
         key = device()
         flow_id = await enabled(workflow.admin(), design([listener(f"{key}.*")]))
         async with asyncio.timeout(30):
-            while flow_id not in second.triggers.index.index.flow_ids():
+            while flow_id not in second.triggers.index.index.list_flow_ids():
                 await asyncio.sleep(0.02)
         events = [reported(key, t=number) for number in range(1500)]
         for begin in range(0, 1500, 100):
@@ -135,9 +135,9 @@ async def test_a_lost_wakeup_does_not_delay_a_flow_until_the_next_query(
         index._wake.clear()
         monkeypatch.setattr(wakeups, "receive", lambda _: None)
         flow_id = await enabled(workflow.admin(), design([listener(f"{device()}.*")]))
-        assert flow_id not in index.index.flow_ids()
+        assert flow_id not in index.index.list_flow_ids()
         monkeypatch.setattr(wakeups, "receive", lose_first)
         async with asyncio.timeout(IDLE_PERIOD / 2):
-            while flow_id not in index.index.flow_ids():
+            while flow_id not in index.index.list_flow_ids():
                 await asyncio.sleep(0.02)
         assert lost

@@ -3,7 +3,7 @@
 import asyncio
 from uuid import uuid4
 
-from services.workflow.engine.queue import QueueShare
+from services.workflow.engine.queue import QueuePlaces
 from services.workflow.engine.runner import FlowStart
 from services.workflow.runs.model import Cause, FlowOwner
 from tests.integration.workflow.conftest import Workflow
@@ -77,15 +77,15 @@ async def test_events_of_a_tenant_without_room_come_again_and_hold_up_nobody(wor
     flooded = await listens(workflow.admin("loud"), key, code())
     calm = await listens(workflow.admin("other"), key)
     flood = [reported(key, tenant="loud", t=number) for number in range(5)]
-    busy, end = QueueShare(FlowOwner("loud", 0)), asyncio.Event()
-    core.engine.queue.put(busy)
+    busy, end = QueuePlaces(FlowOwner("loud", 0)), asyncio.Event()
+    core.engine.queue.add(busy)
     holding = asyncio.ensure_future(core.engine.queue.run(busy, end.wait))
     await workflow.bus.publish([*flood, reported(key, tenant="other", t=1)])
     await ended(core, [calm], 1)
     assert [run["status"] for run in await runs_of(core, [flooded])] == ["RUNNING"] * 3
     end.set()
     await holding
-    core.engine.queue.leave(busy)
+    core.engine.queue.remove(busy)
     await ended(core, [flooded], 5)
 
 
@@ -95,10 +95,10 @@ async def test_dropped_runs_are_counted_in_the_log_of_their_flow(workflow: Workf
     flow = await workflow.core.triggers.deployed.find("default", flow_id)
     for number in range(3):
         cause = Cause(kind="EVENT", key=f"e-{number}")
-        workflow.core.engine.runner.reject(FlowStart(flow, {}, cause))
-    await workflow.core.engine.rejected_runs.write()
+        workflow.core.engine.runner.count_rejected(FlowStart(flow, {}, cause))
+    await workflow.core.engine.rejected_runs.write_counts()
     (row,) = await workflow.admin().done("POST", f"{FLOWS}/{flow_id}/logs/search", {})
     detail = await workflow.admin().done("GET", f"{FLOWS}/logs/{row['id']}")
     assert detail["error_message"] == "3 runs were rejected because too many wait"
-    await workflow.core.engine.rejected_runs.write()
+    await workflow.core.engine.rejected_runs.write_counts()
     assert len(await runs_of(workflow.core, [flow_id])) == 1

@@ -15,7 +15,7 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
 from libs.common.store.mongo import Mongo
 from libs.common.telemetry import Telemetry
-from services.workflow.app import Packages, build_app, wire
+from services.workflow.app import WorkflowPackages, build_app, wire_packages
 from services.workflow.clients import Clients
 from services.workflow.triggers import deployed_flows
 from tests.integration.workflow.conftest import Workflow
@@ -47,7 +47,7 @@ async def enabled(user: Any, text: str, **fields: Any) -> int:
     return int((await user.done("POST", f"{FLOWS}/design", body))["id"])
 
 
-async def make_due(core: Packages, flow_id: int, **fields: Any) -> int:
+async def make_due(core: WorkflowPackages, flow_id: int, **fields: Any) -> int:
     """Move the next time of a flow's timer to a second ago; that time in ms."""
     due = int(time.time()) * 1000 - 1000
     change = {"$set": {"due": due, **fields}}
@@ -76,13 +76,13 @@ def reported(
 
 
 @asynccontextmanager
-async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Packages]:
+async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[WorkflowPackages]:
     """Another replica on the same database."""
     core = workflow.core
     mongo = Mongo(servers.mongo_url, core.clients.mongo.database.name)
     bus = await Bus.connect(servers.nats_url, name="workflow-2")
     telemetry = Telemetry(None, MeterProvider())
-    second = wire(Clients(core.clients.settings, telemetry, mongo, bus))
+    second = wire_packages(Clients(core.clients.settings, telemetry, mongo, bus))
     with lent(lambda: build_app(second)) as app:
         async with running(app):
             yield second
@@ -90,19 +90,21 @@ async def replica(workflow: Workflow, servers: Any) -> AsyncIterator[Packages]:
     await mongo.close()
 
 
-async def following(*cores: Packages) -> None:
+async def following(*cores: WorkflowPackages) -> None:
     """Wait until replicas know which flows listen."""
     for core in cores:
         await core.triggers.index.ready.wait()
 
 
-async def runs_of(core: Packages, flow_ids: Iterable[int]) -> list[dict[str, Any]]:
+async def runs_of(core: WorkflowPackages, flow_ids: Iterable[int]) -> list[dict[str, Any]]:
     """The runs that are recorded, ended or not."""
     query = {"flow": {"$in": list(flow_ids)}}
     return [run async for run in core.clients.mongo.database["runs"].find(query)]
 
 
-async def ended(core: Packages, flow_ids: Iterable[int], count: int) -> list[dict[str, Any]]:
+async def ended(
+    core: WorkflowPackages, flow_ids: Iterable[int], count: int
+) -> list[dict[str, Any]]:
     """Wait until so many runs have ended; fail when there are more."""
     flow_ids = list(flow_ids)
     async with asyncio.timeout(60):

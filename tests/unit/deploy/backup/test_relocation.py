@@ -163,8 +163,8 @@ def test_flow_secrets_are_sealed_with_the_key_of_the_target() -> None:
         "data": {"parameters": {"url": "http://x.example/a", "header": {"X-Key": "hunter2"}}},
     }
     text = json.dumps({"nodes": [node], "edges": []})
-    concealed = Vault(None, relocation.NODE_REGISTRY, BEFORE).conceal("acme", text)  # type: ignore[arg-type]
-    ((mark, sealed),) = concealed.given.items()
+    concealed = Vault(None, relocation.NODE_REGISTRY, BEFORE).replace_secrets_by_marks("acme", text)  # type: ignore[arg-type]
+    ((mark, sealed),) = concealed.new_secrets.items()
     move = make_relocation()
     relocate("workflow.flows", {"_id": FLOW, "userId": None, "design": concealed.text}, move)
     row = relocate("workflow.flow_secrets", {"_id": mark, "sealed": sealed, "flows": [FLOW]}, move)

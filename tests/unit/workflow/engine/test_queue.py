@@ -8,12 +8,12 @@ import pytest
 
 from libs.common.contracts.limits import Limits as TenantLimits
 from services.workflow.engine.queue import (
-    BYTES_PER_PLACE,
+    INPUT_BYTES_PER_PLACE,
     EngineLimits,
-    NoRoom,
-    QueueShare,
+    QueueFull,
+    QueuePlaces,
     RunQueue,
-    build_share,
+    compute_places,
 )
 from services.workflow.runs.model import FlowOwner
 
@@ -29,15 +29,15 @@ def entered(queue: RunQueue, tenant: str, flow_id: int = 1, most: int = 10_000) 
     """How many runs may wait."""
     for number in range(most):
         try:
-            queue.enter(QueueShare(FlowOwner(tenant, flow_id)))
-        except NoRoom:
+            queue.add_if_room(QueuePlaces(FlowOwner(tenant, flow_id)))
+        except QueueFull:
             return number
     return most
 
 
 @asynccontextmanager
 async def running(
-    queue: RunQueue, place: QueueShare, *, quick: bool = False
+    queue: RunQueue, place: QueuePlaces, *, quick: bool = False
 ) -> AsyncIterator[None]:
     """Hold the turn of a run around the block."""
     begun, end = asyncio.Event(), asyncio.Event()
@@ -57,8 +57,8 @@ def test_a_flow_has_so_many_runs_that_wait():
     """Its other flows go on."""
     found = queue(each_waiting_runs=3)
     assert (entered(found, "t", 1), entered(found, "t", 2)) == (3, 3)
-    with pytest.raises(NoRoom) as refused:
-        found.enter(QueueShare(FlowOwner("t", 1)))
+    with pytest.raises(QueueFull) as refused:
+        found.add_if_room(QueuePlaces(FlowOwner("t", 1)))
     assert (refused.value.limit, refused.value.status) == ("eachWaitingRuns", 429)
     assert refused.value.retry_after > 0
 
@@ -67,7 +67,7 @@ def test_a_tenant_has_so_many_runs_that_wait():
     """Nobody else is refused for it."""
     found = queue(waiting_runs=5, each_waiting_runs=3)
     assert [entered(found, "t", flow) for flow in (1, 2, 3)] == [3, 2, 0]
-    assert found.find_reached_limit(QueueShare(FlowOwner("t", 3))) == "waitingRuns"
+    assert found.find_reached_limit(QueuePlaces(FlowOwner("t", 3))) == "waitingRuns"
     assert entered(found, "other") == 3
 
 
@@ -75,28 +75,30 @@ def test_the_tenant_with_most_waiting_runs_is_rejected_first():
     """It leaves half of the queue free, and another tenant finds room."""
     found = queue(waiting=100)
     assert [entered(found, name) for name in ("busy", "second", "third")] == [50, 25, 13]
-    found.enter(QueueShare(FlowOwner("new", 1)))
+    found.add_if_room(QueuePlaces(FlowOwner("new", 1)))
 
 
 def test_a_run_that_begins_with_much_takes_several_places():
     """So that the memory of all that waits has a bound."""
     found = queue(each_waiting_runs=10)
-    assert build_share(FlowOwner("t", 1), 3 * BYTES_PER_PLACE) == QueueShare(FlowOwner("t", 1), 4)
-    found.enter(build_share(FlowOwner("t", 1), 8 * BYTES_PER_PLACE))
+    assert compute_places(FlowOwner("t", 1), 3 * INPUT_BYTES_PER_PLACE) == QueuePlaces(
+        FlowOwner("t", 1), 4
+    )
+    found.add_if_room(compute_places(FlowOwner("t", 1), 8 * INPUT_BYTES_PER_PLACE))
     assert entered(found, "t") == 1
 
 
 async def test_a_run_whose_turn_it_is_does_not_wait():
     """It waits again to be recorded. Quick runs have separate slots."""
     found = queue(runs=1)
-    place, use = QueueShare(FlowOwner("t", 1)), []
+    place, use = QueuePlaces(FlowOwner("t", 1)), []
     for quick in (False, True):
-        found.enter(place)
+        found.add_if_room(place)
         use.append(found.measure_usage("t"))
         async with running(found, place, quick=quick):
             use.append(found.measure_usage("t"))
         use.append(found.measure_usage("t"))
-        found.leave(place)
+        found.remove(place)
     waits, runs = {"runs": 0, "waitingRuns": 1}, {"runs": 1, "waitingRuns": 0}
     assert use == [waits, runs, waits] * 2
     assert found.measure_usage("t") == {"runs": 0, "waitingRuns": 0}
@@ -105,9 +107,9 @@ async def test_a_run_whose_turn_it_is_does_not_wait():
 async def test_quick_runs_do_not_wait_for_slow_ones():
     """The narrow limits of slow runs do not apply to them."""
     found = queue(runs=1)
-    slow, quick = QueueShare(FlowOwner("t", 1)), QueueShare(FlowOwner("t", 2))
+    slow, quick = QueuePlaces(FlowOwner("t", 1)), QueuePlaces(FlowOwner("t", 2))
     for place in (slow, slow, quick, quick):
-        found.enter(place)
+        found.add_if_room(place)
     begun = asyncio.Event()
 
     async def begin() -> None:
@@ -124,8 +126,11 @@ async def test_quick_runs_do_not_wait_for_slow_ones():
 async def test_requests_of_a_run_to_other_systems_are_as_many_as_runs_may_be():
     """Branches of a run that wait for slow systems keep no other tenant's request waiting."""
     found = queue(runs=2)
-    async with found.request(FlowOwner("t", 1)), found.request(FlowOwner("t", 1)):
-        third = asyncio.ensure_future(found.request(FlowOwner("t", 1)).__aenter__())
-        async with found.request(FlowOwner("other", 2)):
+    async with (
+        found.acquire_request_slot(FlowOwner("t", 1)),
+        found.acquire_request_slot(FlowOwner("t", 1)),
+    ):
+        third = asyncio.ensure_future(found.acquire_request_slot(FlowOwner("t", 1)).__aenter__())
+        async with found.acquire_request_slot(FlowOwner("other", 2)):
             assert not third.done()
     await third

@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
-from services.workflow.engine.recovery import RUNS_PER_BATCH, PendingRunRecovery, Recovery
+from services.workflow.engine.recovery import (
+    RUNS_PER_BATCH,
+    OrphanedRunRecovery,
+    PendingRunRecovery,
+)
 from services.workflow.runs.model import Cause, Run
 
 
@@ -35,26 +39,26 @@ class World:
     async def list_pending(self, replica, held, most, without):
         return await self.list_orphans([replica], most, without)
 
-    async def adopt(self, run, replica, alive, *, restart):
+    async def take_over(self, run, replica, alive, *, restart):
         self.runs.remove(run)
         return True
 
-    def has_room(self, run):
+    def has_room_for_run(self, run):
         return run.tenant != self.full
 
-    def active_run_ids(self):
+    def list_active_run_ids(self):
         return frozenset(self.begun)
 
     def execute(self, run):
         self.begun.append(run.id)
 
 
-@pytest.mark.parametrize("kind", [Recovery, PendingRunRecovery])
+@pytest.mark.parametrize("kind", [OrphanedRunRecovery, PendingRunRecovery])
 async def test_runs_of_a_tenant_without_room_stay_and_keep_nobody_elses_waiting(kind):
     """Any number of them may be ahead of other tenants' runs."""
     busy = [run(number, "busy") for number in range(2 * RUNS_PER_BATCH)]
     world = World([*busy, run(9000, "calm"), run(9001, "other")])
-    more = (world,) if kind is Recovery else ()
+    more = (world,) if kind is OrphanedRunRecovery else ()
     await kind(world, world, world, *more).recover()
     assert world.begun == [9000, 9001]
     assert world.runs == busy
@@ -78,7 +82,7 @@ class UnchangedReplicas:
 async def test_runs_are_read_when_replicas_have_changed() -> None:
     """While the same replicas live, runs are read only every `REST` seconds."""
     fake: Any = UnchangedReplicas()
-    recovery = Recovery(fake, fake, fake, fake)
+    recovery = OrphanedRunRecovery(fake, fake, fake, fake)
     for expected in (1, 1):
         await recovery.recover()
         assert fake.reads == expected

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from services.workflow.engine.trace import LONGEST_TEXT, MASK, render_value
+from services.workflow.engine.trace import MASK_TEXT, MAX_TEXT_CHARACTERS, render_value
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from services.workflow.engine.trace import LONGEST_TEXT, MASK, render_value
 def test_a_secret_is_masked_wherever_it_is(name):
     """By the name of its key, in any case, however deep."""
     shown = msgspec.json.decode(render_value({"a": [{name: "hunter2", "b": 1}]}))
-    assert shown == {"a": [{name: MASK, "b": 1}]}
+    assert shown == {"a": [{name: MASK_TEXT, "b": 1}]}
 
 
 def test_nothing_is_hidden_where_there_is_nothing():
@@ -29,7 +29,7 @@ def test_nothing_is_hidden_where_there_is_nothing():
 def test_a_long_value_shows_its_beginning():
     """As JSON, with how long it is."""
     shown = msgspec.json.decode(render_value(["x" * 100_000]))
-    assert len(shown["truncated"]) == LONGEST_TEXT
+    assert len(shown["truncated"]) == MAX_TEXT_CHARACTERS
     assert shown["characters"] == 100_004
 
 

@@ -10,7 +10,7 @@ from services.device.telemetry.uplink import Uplink
 from services.workflow.triggers.events import (
     MAX_CLOCK_SKEW_MS,
     MAX_DELAY,
-    MAX_NEW_AGE,
+    MAX_NEW_EVENT_AGE_MS,
     DelayedEvents,
     EventConsumer,
     NewEventDetector,
@@ -32,7 +32,7 @@ class Clock:
 def test_an_event_comes_again_later_and_later_for_five_minutes():
     """Then it is given up: by its runs it is known for ten minutes only."""
     delayed = DelayedEvents(Clock())
-    seconds = [delayed.delay("t", age) for age in (0, 0.9, 2, 4, 299, 300, 900)]
+    seconds = [delayed.count_and_delay("t", age) for age in (0, 0.9, 2, 4, 299, 300, 900)]
     assert seconds == [1, 1, 2, 4, MAX_DELAY, None, None]
 
 
@@ -40,10 +40,10 @@ def test_a_tenant_has_no_more_held_back_than_are_left_to_others():
     """Another tenant has room, and redelivered events are not counted."""
     clock = Clock()
     delayed = DelayedEvents(clock, maximum=8)
-    assert [delayed.delay("busy", 1) for _ in range(5)] == [1, 1, 1, 1, None]
-    assert delayed.delay("new", 1) == 1
+    assert [delayed.count_and_delay("busy", 1) for _ in range(5)] == [1, 1, 1, 1, None]
+    assert delayed.count_and_delay("new", 1) == 1
     clock.now = 1.0
-    assert delayed.delay("busy", 2) == 2
+    assert delayed.count_and_delay("busy", 2) == 2
 
 
 class Bus:
@@ -106,8 +106,8 @@ def test_ids_of_reports_contain_their_arrival():
         (True, reply(), event()),
         (True, reply(), event(prefix="e")),
         (True, reply(domain="_.HASH."), event()),
-        (True, reply(), event(NOW - MAX_NEW_AGE + 1)),
-        (False, reply(), event(NOW - MAX_NEW_AGE)),
+        (True, reply(), event(NOW - MAX_NEW_EVENT_AGE_MS + 1)),
+        (False, reply(), event(NOW - MAX_NEW_EVENT_AGE_MS)),
         (False, reply(), event(NOW + MAX_CLOCK_SKEW_MS + 1)),
         (False, reply(delivered=2), event()),
         (False, reply(delivered=2, domain="_.HASH."), event()),

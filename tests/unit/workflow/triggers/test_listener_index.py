@@ -8,7 +8,7 @@ from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from services.workflow.nodes.triggers import EventListenerParameters
 from services.workflow.triggers.deployed_flows import DeployedFlowIndex
-from services.workflow.triggers.listener_index import ListenerIndex, Patterns, build_starts
+from services.workflow.triggers.listener_index import ListenerIndex, PatternSet, build_event_starts
 from tests.unit.workflow.triggers.flows import flow
 
 KEY = "direct.device.SN1.temperature"
@@ -17,7 +17,9 @@ KEY = "direct.device.SN1.temperature"
 def find_listeners(index: ListenerIndex, *keys: str, tenant: str = "t") -> dict[int, list[str]]:
     """The flows that listen to keys, each with those it is given."""
     values = dict.fromkeys(keys, 1)
-    return {one.flow.flow_id: sorted(one.values) for one in index.match(tenant, values)}
+    return {
+        one.flow.flow_id: sorted(one.values) for one in index.find_listening_flows(tenant, values)
+    }
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def find_listeners(index: ListenerIndex, *keys: str, tenant: str = "t") -> dict[
 )
 def test_a_star_stands_for_any_characters(pattern: str, matches: bool):
     """For none, too; everything else is as it is written."""
-    patterns = Patterns()
+    patterns = PatternSet()
     patterns.add(pattern)
     assert list(patterns.match(KEY)) == ([pattern] if matches else [])
 
@@ -49,7 +51,7 @@ def test_a_star_stands_for_any_characters(pattern: str, matches: bool):
 def test_a_pattern_of_stars_alone_takes_no_longer_than_the_key_is_long():
     """Its parts are looked for one after the other and never tried again."""
     pattern = "a*" + "b*" * 400 + "c"
-    patterns = Patterns()
+    patterns = PatternSet()
     patterns.add(pattern)
     assert list(patterns.match("a" + "b" * 399 + "c")) == []
     assert list(patterns.match("a" + "b" * 400 + "c")) == [pattern]
@@ -84,7 +86,7 @@ def test_a_flow_that_is_put_again_listens_to_its_new_keys_alone():
     index.remove(2)
     assert find_listeners(index, "k", "p.1", "n") == {1: ["n"]}
     index.remove(1)
-    assert (find_listeners(index, "n"), index.flow_ids()) == ({}, set())
+    assert (find_listeners(index, "n"), index.list_flow_ids()) == ({}, set())
 
 
 def test_the_cost_of_an_event_is_independent_of_the_patterns():
@@ -96,7 +98,7 @@ def test_the_cost_of_an_event_is_independent_of_the_patterns():
             looked.append(key)
             return super().get(key, default)
 
-    patterns = Patterns()
+    patterns = PatternSet()
     patterns._by_ends = Counted()
     for number in range(10_000):
         patterns.add(f"direct.device.SN{number:05}.*")
@@ -110,7 +112,7 @@ def test_a_run_is_the_same_when_its_event_comes_again():
     index.put(flow(1), [KEY])
     thing = ChangedThing(5, "direct.device.SN1", "direct", True)
     change = EntityChange("E7", "t", thing, 0, {KEY: 21.5, "direct.device.SN1.other": 1})
-    first, again = (list(build_starts(index, change, 3)) for _ in range(2))
+    first, again = (list(build_event_starts(index, change, 3)) for _ in range(2))
     assert first == again
     (start,) = first
     assert (start.entered, start.cause.key, start.cause.hops) == ({KEY: 21.5}, "e-E7", 3)
@@ -145,6 +147,8 @@ async def test_a_tenant_has_so_many_flows_that_listen_to_one_key():
     followed.index.put(flow(1), [KEY])
     followed.index.put(flow(2), ["direct.device.*"])
     for number, tenant, *keys in ((1, "t", KEY), (3, "t", f"{KEY}2"), (3, "other", KEY)):
-        await followed.apply(tenant, number, flow(number, tenant=tenant, entities=keys), None)
+        await followed.write_deployment(
+            tenant, number, flow(number, tenant=tenant, entities=keys), None
+        )
     with pytest.raises(TooManyRequests, match=f"entities: at most 2 flows can listen to {KEY}"):
-        await followed.apply("t", 3, flow(3, entities=["b", KEY]), None)
+        await followed.write_deployment("t", 3, flow(3, entities=["b", KEY]), None)

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from services.workflow.engine.runner import AdmittedRuns
+from services.workflow.engine.runner import AdmissionResult
 from services.workflow.nodes.triggers import SimpleTimerParameters, TimerRule, TimerSettings
 from services.workflow.triggers.timers import (
     Timer,
     TimerDeployments,
     TimerRunner,
-    encode_settings,
-    read_settings,
+    encode_timer_settings,
+    read_timer_settings,
 )
 from tests.unit.workflow.triggers.flows import flow
 
@@ -37,7 +37,7 @@ class Kept:
 
     async def get(self, flow_id, session):
         known = self.timers.get(flow_id)
-        return None if known is None else (encode_settings(known[0]), known[1], known[2])
+        return None if known is None else (encode_timer_settings(known[0]), known[1], known[2])
 
     async def put(self, flow, anchor, due, session):
         self.timers[flow.flow_id] = (flow, anchor, due)
@@ -45,18 +45,18 @@ class Kept:
     async def remove(self, tenant, flow_id, session):
         self.timers.pop(flow_id, None)
 
-    async def claim(self, now, most):
+    async def claim_due(self, now, most):
         return [
             Timer(flow=flow, anchor=anchor, due=due)
             for flow, anchor, due in self.timers.values()
             if due is not None and due <= now
         ][:most]
 
-    async def advance(self, timers):
+    async def store_next_dues(self, timers):
         for timer, due in timers:
             self.timers[timer.flow.flow_id] = (timer.flow, timer.anchor, due)
 
-    async def find_next_due(self, now):
+    async def find_next_claim_time(self, now):
         return min((due for _, _, due in self.timers.values() if due is not None), default=None)
 
     def due(self, flow_id: int = 1) -> int | None:
@@ -74,13 +74,13 @@ class Played:
     full: set[str] = field(default_factory=set)
     """Tenants whose runs have no room."""
 
-    async def admit(self, starts):
+    async def record_starts(self, starts):
         refused = [start for start in starts if start.flow.tenant in self.full]
         new = [start for start in starts if (start.flow.flow_id, start.cause.key) not in self.keys]
         new = [one for one in new if one not in refused]
         self.keys += [(one.flow.flow_id, one.cause.key) for one in new]
         self.entered += [one.entered for one in new]
-        return AdmittedRuns([SimpleNamespace(recorded=True) for _ in new], refused)
+        return AdmissionResult([SimpleNamespace(recorded=True) for _ in new], refused)
 
     def execute(self, run):
         pass
@@ -101,7 +101,7 @@ class Bench:
     async def at(self, minute: int) -> int:
         """How many runs begin at a minute."""
         self.minute, before = minute, len(self.engine.keys)
-        while await self.watch.fire():
+        while await self.watch.start_due_runs():
             pass
         return len(self.engine.keys) - before
 
@@ -109,7 +109,7 @@ class Bench:
 async def test_a_timer_starts_a_run_at_each_due_time():
     """It starts none before, and none twice."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, interval(), None)
     begun = [await bench.at(minute) for minute in (0, 9, 10, 10, 11, 20)]
     assert begun == [0, 0, 1, 0, 0, 1]
 
@@ -117,14 +117,14 @@ async def test_a_timer_starts_a_run_at_each_due_time():
 async def test_missed_times_cause_one_run():
     """After a day of downtime there is one run, and the interval continues as before."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, interval(), None)
     assert (await bench.at(24 * 60 + 5), bench.store.due()) == (1, 24 * 60 + 10)
 
 
 async def test_a_replica_that_died_after_recording_leads_to_no_second_run():
     """The next replica that claims the timer only advances it."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, interval(), None)
     before = dict(bench.store.timers)
     assert await bench.at(10) == 1
     bench.store.timers = before
@@ -134,46 +134,48 @@ async def test_a_replica_that_died_after_recording_leads_to_no_second_run():
 async def test_a_run_that_cannot_be_recorded_leaves_the_timer_due():
     """Nothing is lost while the store is away."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, interval(), None)
 
     async def fail(_starts):
         raise ConnectionError
 
-    admit, bench.engine.admit = bench.engine.admit, fail
+    admit, bench.engine.record_starts = bench.engine.record_starts, fail
     with pytest.raises(ConnectionError):
         await bench.at(10)
-    bench.engine.admit = admit
+    bench.engine.record_starts = admit
     assert await bench.at(11) == 1
 
 
 async def test_a_flow_saved_again_keeps_its_beat_unless_the_timer_changed():
     """Another name keeps the interval; another interval restarts it."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, interval(), None)
     bench.minute = 4
-    await bench.book.apply("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, interval(), None)
     assert bench.store.due() == 10
-    await bench.book.apply("t", 1, interval(minutes=7), None)
+    await bench.book.write_deployment("t", 1, interval(minutes=7), None)
     assert bench.store.due() == 11
 
 
 async def test_a_flow_that_is_off_has_no_timer():
     """Neither has a flow with another entry. Enabling it restarts the interval."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(), None)
-    await bench.book.apply("t", 1, None, None)
+    await bench.book.write_deployment("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, None, None)
     assert bench.store.timers == {}
     bench.minute = 5
-    await bench.book.apply("t", 1, interval(), None)
+    await bench.book.write_deployment("t", 1, interval(), None)
     assert bench.store.due() == 15
-    await bench.book.apply("t", 1, flow(1, "trigger"), None)
+    await bench.book.write_deployment("t", 1, flow(1, "trigger"), None)
     assert bench.store.timers == {}
 
 
 async def test_a_timer_ends_with_its_expiration():
     """A run that came due before it and was missed still takes place, one."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(expirationEpochSecond=NOW // 1000 + 25 * 60), None)
+    await bench.book.write_deployment(
+        "t", 1, interval(expirationEpochSecond=NOW // 1000 + 25 * 60), None
+    )
     assert [await bench.at(10), await bench.at(60), await bench.at(70)] == [1, 1, 0]
     assert bench.store.due() is None
 
@@ -181,7 +183,7 @@ async def test_a_timer_ends_with_its_expiration():
 async def test_a_run_gets_its_time_and_zone():
     """As the notes have it."""
     bench = Bench()
-    await bench.book.apply("t", 1, interval(timezone="Europe/Berlin"), None)
+    await bench.book.write_deployment("t", 1, interval(timezone="Europe/Berlin"), None)
     await bench.at(12)
     expected = {"executionEpochSecond": NOW // 1000 + 600, "timezone": "Europe/Berlin"}
     assert bench.engine.entered == [expected]
@@ -191,9 +193,9 @@ async def test_many_timers_are_claimed_a_few_at_a_time():
     """So that other replicas have their share."""
     bench = Bench()
     for number in range(120):
-        await bench.book.apply("t", number, interval(number), None)
+        await bench.book.write_deployment("t", number, interval(number), None)
     bench.minute = 10
-    assert [await bench.watch.fire() for _ in range(4)] == [50, 50, 20, 0]
+    assert [await bench.watch.start_due_runs() for _ in range(4)] == [50, 50, 20, 0]
 
 
 def faults(**settings: Any) -> list[str]:
@@ -236,18 +238,18 @@ def test_settings_are_checked(settings, expected):
 def test_settings_that_cannot_be_are_refused(wrong):
     """By their types and bounds."""
     with pytest.raises(ValueError, match="timerSettings"):
-        read_settings(interval(**wrong))
+        read_timer_settings(interval(**wrong))
 
 
 async def test_a_timer_without_room_stays_due_and_holds_up_no_other():
     """It begins when its tenant has room, once for all that it has missed."""
     bench = Bench()
     busy = msgspec.structs.replace(interval(1), tenant="busy")
-    await bench.book.apply("busy", 1, busy, None)
-    await bench.book.apply("t", 2, interval(2), None)
+    await bench.book.write_deployment("busy", 1, busy, None)
+    await bench.book.write_deployment("t", 2, interval(2), None)
     bench.engine.full = {"busy"}
     bench.minute = 10
-    await bench.watch.fire()
+    await bench.watch.start_due_runs()
     assert [flow_id for flow_id, _ in bench.engine.keys] == [2]
     assert (bench.store.due(1), bench.store.due(2)) == (10, 20)
     bench.engine.full = set()

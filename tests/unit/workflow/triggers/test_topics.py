@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from libs.common.bus.subjects import outside_topic
-from services.workflow.engine.runner import AdmittedRuns
+from services.workflow.engine.runner import AdmissionResult
 from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.triggers import SimpleMqttParameters
 from services.workflow.runs.model import DeployedFlow
@@ -33,7 +33,7 @@ def test_topic_filters_follow_mqtt(pattern: str, topic: str, expected: bool) -> 
     """Levels, `+` and `#` are supported (MQTT 3.1.1, 4.7)."""
     index, flow = TopicIndex(), _flow(1, "t")
     index.put(flow, SimpleMqttParameters(subscription_topic=pattern))
-    assert [found for found, _ in index.match("t", topic)] == [flow] * expected
+    assert [found for found, _ in index.find_flows("t", topic)] == [flow] * expected
     index.remove(1)
     assert not index._tenants.below
 
@@ -69,13 +69,13 @@ def test_flows_of_other_tenants_and_of_other_topics_are_not_found() -> None:
     index.put(ours, parameters)
     index.put(theirs, parameters)
 
-    assert index.match("t", "a/b") == [(ours, parameters)]
+    assert index.find_flows("t", "a/b") == [(ours, parameters)]
     index.put(ours, SimpleMqttParameters(subscription_topic="c"))
-    assert index.match("t", "a/b") == []
-    assert [flow for flow, _ in index.match("t", "c")] == [ours]
+    assert index.find_flows("t", "a/b") == []
+    assert [flow for flow, _ in index.find_flows("t", "c")] == [ours]
     index.remove(1)
     index.remove(1)
-    assert (index.match("t", "c"), index.flow_ids()) == ([], {2})
+    assert (index.find_flows("t", "c"), index.list_flow_ids()) == ([], {2})
 
 
 class Engine:
@@ -85,12 +85,12 @@ class Engine:
         self.recorded: list[str] = []
         self.busy = asyncio.Event()
 
-    async def admit(self, starts):
+    async def record_starts(self, starts):
         for start in starts:
             if start.flow.tenant == "busy":
                 await self.busy.wait()
             self.recorded.append(start.flow.tenant)
-        return AdmittedRuns([], [])
+        return AdmissionResult([], [])
 
 
 async def test_messages_of_a_tenant_do_not_delay_those_of_another_one(monkeypatch) -> None:
