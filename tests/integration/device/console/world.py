@@ -149,7 +149,7 @@ class Listening:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def measure(self, *_: object) -> None:
+    def check_message_size(self, *_: object) -> None:
         """Take messages of every size."""
 
     async def publish(self, messages: Any) -> None:

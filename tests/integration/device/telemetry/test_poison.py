@@ -135,7 +135,7 @@ async def test_a_message_that_breaks_ingest_is_alone_in_dead_after_some_tries(
     consumer = BatchConsumer(
         bus=world.bus, stream=UPLINK, durable=DURABLE, handle=world.first.ingest.handle
     )
-    monkeypatch.setattr("libs.common.bus.consumer.BACKOFF", 0.01)
+    monkeypatch.setattr("libs.common.bus.consumer.REQUEST_RETRY_SECONDS", 0.01)
     job = asyncio.ensure_future(consumer.run())
     try:
         await world.drained()

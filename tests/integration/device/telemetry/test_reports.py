@@ -291,7 +291,7 @@ async def test_a_stream_that_is_made_again_is_consumed_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     """Consumer deleted, then the whole stream: ingestion goes on by itself."""
-    monkeypatch.setattr("libs.common.bus.consumer.BACKOFF", 0.05)
+    monkeypatch.setattr("libs.common.bus.consumer.REQUEST_RETRY_SECONDS", 0.05)
     sn = await world.add(7)
     consumer = BatchConsumer(
         bus=world.bus, stream=UPLINK, durable=DURABLE, handle=world.first.ingest.handle

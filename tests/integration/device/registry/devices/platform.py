@@ -58,7 +58,7 @@ class Listening:
     def __init__(self) -> None:
         self.heard: list[OutgoingMessage] = []
 
-    def measure(self, *_: object) -> None:
+    def check_message_size(self, *_: object) -> None:
         """Take messages of every size."""
 
     async def publish(self, messages: Iterable[OutgoingMessage]) -> None:
