@@ -380,7 +380,7 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
         await asyncio.sleep(0)
         return updates[-1]
 
-    monkeypatch.setattr(BatchConsumer, "_ensure", ensure)
+    monkeypatch.setattr(BatchConsumer, "_ensure_consumer", ensure)
     one = Socket(hub)
     await asyncio.gather(events.wait_until_delivered("t"), events.wait_until_delivered("t"))
     await events.wait_until_delivered("t")
