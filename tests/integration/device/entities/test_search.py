@@ -269,7 +269,7 @@ async def test_a_row_has_all_that_consoles_read(world: World, ids: dict[str, int
 
 async def test_results_are_limited(world: World, ids: dict[str, int], monkeypatch):
     """A large page is reduced to the maximum and says so; a list ends there."""
-    monkeypatch.setattr("services.device.entities.search.MAX_ENTITIES", 5)
+    monkeypatch.setattr("services.device.entities.search.MAX_LISTED_ENTITIES", 5)
     admin = world.admin()
     total = len(await expected(world, {}))
     found = await admin.done("POST", PATH, {"page_size": 99_999, "page_number": 1})
