@@ -46,7 +46,7 @@ test: $(DEV) $(CONSOLE) ## Run the quick tests, without Docker (ARGS: for pytest
 compiled: $(DEV) ## Compile the modules that tests import, once for all test processes
 	@found=$$($(BIN)/pytest --collect-only -qq) || { echo "$$found"; exit 1; }
 
-test-all: $(DEV) $(CONSOLE) ## Run all tests; requires Docker and a Kubernetes cluster (ARGS: for pytest)
+test-all: $(DEV) $(CONSOLE) ## Run all tests; requires Docker, and tests the chart if kubectl reaches a cluster (ARGS: for pytest)
 	@AXE_RULES=all $(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-kubernetes: $(DEV) ## Try the chart on the cluster that KUBECONFIG names (docs/how-to/releasing.md)
