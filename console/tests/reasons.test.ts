@@ -29,6 +29,12 @@ test("an English reason names the type of a value", () => {
   assert.equal(translateReason("Latitude must be DOUBLE"), "Latitude 必须是数字");
 });
 
+test("an English reason has the terms of the forms", () => {
+  assert.equal(plainReason("must be LONG, DOUBLE, BOOLEAN or STRING"), "must be Whole number, Number, Boolean or Text");
+  assert.equal(plainReason("must be EQ or NE for a threshold that is not a number"), "must be = or ≠ for a threshold that is not a number");
+  assert.equal(plainReason("requires the comparison GT, GTE, LT or LTE"), "requires the comparison >, ≥, < or ≤");
+});
+
 test("types, bounds and nested reasons of codecs, designs and imports are translated", () => {
   assert.equal(translateReason("properties.temperature: must be a number, not a text"), "properties.temperature：必须是数字，不能是文本");
   assert.equal(translateReason("0 to 60: the codec returns no bytes"), "0 至 60：编解码器：没有返回字节");

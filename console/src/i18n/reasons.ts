@@ -47,7 +47,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["{} did not respond in time", "{0} 没有及时响应"],
   ["host {} was not found: {}", "找不到主机 {0}：{1}"],
   ["the webhook returned status {}", "Webhook 返回状态码 {0}"],
-  ["the tenant has no mail server; add its SMTP credential", "租户没有邮件服务器；请添加 SMTP 凭证"],
+  ["the tenant has no mail server; add its SMTP credential", "租户没有邮件服务器；请在“凭证”页面添加邮件服务器"],
   ["the device was deleted", "设备已删除"],
   ["larger than 1 MiB", "大于 1 MiB"],
   ["not a JSON object", "不是 JSON 对象"],
@@ -100,7 +100,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["the menu has children", "菜单有下级"],
   ["the last enabled super-admin must stay", "必须保留最后一个启用的超级管理员"],
   ["the last enabled super-admin must keep the role", "最后一个启用的超级管理员必须保留其角色"],
-  ["old password is not correct", "旧密码不正确"],
+  ["old password is not correct", "当前密码不正确"],
   ["a database does not answer at the moment", "数据库暂时没有响应"],
   ["the body is larger than the limit", "请求内容超过上限"],
   ["this operation is for super-admins", "此操作仅限超级管理员"],
@@ -568,8 +568,18 @@ const TYPES = { DOUBLE: "a number", LONG: "a whole number", BOOLEAN: "true or fa
 /** English names of the pages of permissions that reasons state as codes. */
 const PAGES = { entity_data: "Entity data", device: "Devices", dashboard: "Dashboards", workflow: "Flows" };
 
-/** Return an English reason with the names of types and permissions instead of their codes. */
+/** English reasons with codes or terms that the console's forms do not show. */
+const PLAIN: Record<string, string> = {
+  "must be LONG, DOUBLE, BOOLEAN or STRING": "must be Whole number, Number, Boolean or Text",
+  "must be EQ or NE for a threshold that is not a number": "must be = or ≠ for a threshold that is not a number",
+  "requires the comparison GT, GTE, LT or LTE": "requires the comparison >, ≥, < or ≤",
+  "old password is not correct": "current password is not correct",
+  "the tenant has no mail server; add its SMTP credential": "the tenant has no mail server; add a mail server under Credentials",
+};
+
+/** Return an English reason with the terms of the forms, and the names of types and permissions instead of their codes. */
 export function plainReason(reason: string): string {
+  if (PLAIN[reason]) return PLAIN[reason];
   return reason
     .replace(/\bmust be (DOUBLE|LONG|BOOLEAN)\b/g, (_, type: keyof typeof TYPES) => `must be ${TYPES[type]}`)
     .replace(/\b(entity_data|device|dashboard|workflow)\.edit\b/g, (_, page: keyof typeof PAGES) => `${PAGES[page]} – Edit`);

@@ -82,7 +82,7 @@ await journey(async ({ page, given, look, signIn, problems }) => {
   await look("sign-in-again");
   await typeInto(again.getByLabel("Password"), person.password);
   await page.keyboard.press("Enter");
-  const wrong = await page.getByText("old password is not correct").textContent();
+  const wrong = await page.getByText("current password is not correct").textContent();
   forget("400");
   forget("401");
   await typeInto(page.getByLabel("Current password"), person.password);

@@ -24,6 +24,7 @@ export const en = {
   "boards.saved": "The dashboard was saved.",
   "boards.full": "Full screen",
   "boards.foreign": "Created in another console",
+  "boards.foreign.text": "This widget was created in another console and cannot be shown here. It is kept unchanged.",
   "boards.unset": "Nothing selected yet. Choose an entity in the settings.",
   "boards.move": "Move {name}",
   "boards.move.keys": "Arrow keys move the widget. Shift and arrow keys resize it.",

@@ -26,6 +26,7 @@ export const zh: Record<keyof typeof en, string> = {
   "boards.saved": "仪表板已保存。",
   "boards.full": "全屏",
   "boards.foreign": "由其他控制台创建",
+  "boards.foreign.text": "此组件由其他控制台创建，无法在此显示，将保持不变。",
   "boards.unset": "尚未选择内容。请在设置中选择实体。",
   "boards.move": "移动 {name}",
   "boards.move.keys": "方向键移动组件，Shift 加方向键调整大小。",

@@ -30,7 +30,7 @@ export interface Sensors {
 export const idOf = ({ key }: Input): string => key.slice(key.lastIndexOf(".") + 1);
 /** The first line of a sheet that says what divides its columns. */
 const SEP = /^"?sep=(.)"?$/i;
-const plain = (title: string): string => title.toLowerCase().replace(/[^a-z0-9]/g, "");
+const plain = (title: string): string => title.toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 const isTitle = (title: string): boolean => plain(title) === "deveui";
 
 /**
