@@ -68,6 +68,8 @@ test("a list may have no titles, titles in any order, or scanned codes", () => {
   assert.deepEqual(table.sensors, [
     { devEui: "24E124136B502217", name: "Roof", more: { [INPUTS[0]!.key]: "1122334455667788", [INPUTS[1]!.key]: "000102030405060708090A0B0C0D0E0F" } },
   ]);
+  const chinese = [...INPUTS, { ...INPUTS[0]!, name: "入网标识" }, { ...INPUTS[1]!, name: "应用密钥" }];
+  assert.deepEqual(sensorsOf("DevEUI,应用密钥\n24e124136b502217,00\n", chinese).sensors, [{ devEui: "24E124136B502217", name: "", more: { [INPUTS[1]!.key]: "00" } }]);
   assert.deepEqual(sensorsOf(ALL, INPUTS).sensors, [{ devEui: "AABBCCDDEEFF0011", name: "YYWWNNNNNN", more: { [INPUTS[0]!.key]: "1122334455667788" } }]);
   assert.deepEqual(sensorsOf(ALL, []).sensors[0]!.more, {});
   assert.deepEqual(sensorsOf("A84041000181C061\n647FDA0000001234:647FDA8010001234\n", INPUTS).sensors, [

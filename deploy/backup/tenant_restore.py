@@ -89,7 +89,7 @@ async def restore_tenant(
                     )
                 await writer.write(record)
             if compare:
-                await writer.compare(archive)
+                await writer.compare_counts(archive)
             await writer.record_flow_changes()
         except BaseException:
             await writer.undo(log)
@@ -197,7 +197,7 @@ class _TenantWriter:
             listed = ", ".join(serial["_id"] for serial in used_serials)
             raise CommandError(f"these SNs are already in use here: {listed}")
 
-    async def compare(self, archive: VerifiedArchive) -> None:
+    async def compare_counts(self, archive: VerifiedArchive) -> None:
         """Raise `CommandError` unless the document counts equal those of the archive."""
         for (database, name), end in archive.collections.items():
             row = find_collection(join_collection_name(database, name))

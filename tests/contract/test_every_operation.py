@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from libs.common.http.guards import Guarded
-from libs.common.http.request import MAX_LINES
+from libs.common.http.request import MAX_LOG_LINES_PER_SECOND
 from libs.common.identity import Kind
 from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.cast import BODIES, UNKNOWN, Cast, list_requests, name_of, one_request_id
@@ -71,7 +71,7 @@ class Sweep:
             check(answer)
         if answer.status_code >= 400:
             self.failed.add(answer.headers["x-request-id"])
-            if len(self.failed) % (MAX_LINES // 2) == 0:
+            if len(self.failed) % (MAX_LOG_LINES_PER_SECOND // 2) == 0:
                 await asyncio.sleep(1)  # a process logs so many lines in a second
 
     async def send(self, method: str, path: str, **more: Any) -> httpx.Response:

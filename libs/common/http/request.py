@@ -180,7 +180,7 @@ def split_query_token(query: bytes) -> tuple[str | None, bytes]:
     return token, "&".join(kept_parts).encode("latin-1")
 
 
-MAX_LINES = 200
+MAX_LOG_LINES_PER_SECOND = 200
 """Maximum log lines per second: many invalid requests must not fill the disk."""
 
 
@@ -209,7 +209,7 @@ class LogRateLimit(logging.Filter):
         return True
 
 
-log.addFilter(LogRateLimit(MAX_LINES))
+log.addFilter(LogRateLimit(MAX_LOG_LINES_PER_SECOND))
 
 
 def log_rejection(error: ThingwayError, method: str, where: str) -> None:

@@ -58,7 +58,7 @@ class IntegrationSummary(msgspec.Struct, frozen=True):
     """Whether its devices send bytes, which codecs decode."""
 
 
-BUILT_IN = {
+ALWAYS_KNOWN_INTEGRATIONS = {
     DIRECT_INTEGRATION: IntegrationSummary("Direct connection"),
     SYSTEM_INTEGRATION: IntegrationSummary("System"),
 }
@@ -138,7 +138,7 @@ class Integrations:
             )
             for key, integration in integrations_by_id.items()
         }
-        return summaries or BUILT_IN
+        return summaries or ALWAYS_KNOWN_INTEGRATIONS
 
 
 def describe_stopped(integration: str) -> str:

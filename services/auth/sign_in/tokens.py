@@ -139,8 +139,8 @@ class ApplicationTokenService:
         return TokenDetails(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=remaining_seconds(self.access_life),
-            refresh_token_expires_in=remaining_seconds(self.refresh_life),
+            expires_in=expires_in_on_arrival(self.access_life),
+            refresh_token_expires_in=expires_in_on_arrival(self.refresh_life),
         )
 
 
@@ -152,7 +152,7 @@ def _matches_client(application: StoredApplication, request: ApplicationRefreshG
     return secret is None or matches_secret_hash(secret, application.secret_hash)
 
 
-def remaining_seconds(life: int) -> int:
+def expires_in_on_arrival(life: int) -> int:
     """Return the seconds of `life` that are left when the response arrives, at least."""
     return max(0, life - 1)
 
@@ -199,7 +199,7 @@ class UserTokenService:
         return ConsoleTokens(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
-            expires_in=remaining_seconds(self.access_life - outcome.age_seconds),
+            expires_in=expires_in_on_arrival(self.access_life - outcome.age_seconds),
         )
 
     async def _authenticate_client(

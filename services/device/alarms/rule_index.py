@@ -30,7 +30,7 @@ class CompiledRule:
     check: ConditionCheck
 
 
-class RuleMatch(NamedTuple):
+class PossibleChange(NamedTuple):
     """A rule whose state a reading may change."""
 
     compiled: CompiledRule
@@ -179,7 +179,7 @@ class RuleIndex:
                 del self._states[state.device]
 
     def mark_uncertain_and_get_earliest(
-        self, match: RuleMatch, device: int, until: float, ts: int
+        self, match: PossibleChange, device: int, until: float, ts: int
     ) -> int:
         """Record that a state may change: any value matches until `until` (monotonic).
 
@@ -207,7 +207,7 @@ class RuleIndex:
 
     def match_report(
         self, about: ReportSource, properties: Mapping[str, Any], ts: int
-    ) -> Iterator[RuleMatch]:
+    ) -> Iterator[PossibleChange]:
         """Yield the rules whose state a report at `ts` (ms) may change."""
         device = about[1]
         normal = device not in self._states and device not in self._uncertain
@@ -219,23 +219,23 @@ class RuleIndex:
                 for rule in property_rules.rules:
                     if normal:
                         if rule.check(value) is Verdict.BEYOND:
-                            yield RuleMatch(rule, value)
-                    elif match := self._match_rule(rule, device, value, ts):
+                            yield PossibleChange(rule, value)
+                    elif match := self._find_possible_change(rule, device, value, ts):
                         yield match
             for silence in plan.silences:
                 if self._find_state(silence.rule, device).status == "RAISED":
-                    yield RuleMatch(silence, None)
+                    yield PossibleChange(silence, None)
 
-    def match_event(self, about: ReportSource, event: str, ts: int) -> Iterator[RuleMatch]:
+    def match_event(self, about: ReportSource, event: str, ts: int) -> Iterator[PossibleChange]:
         """Yield the rules whose state an event at `ts` (ms) may change."""
         for plan in self._find_target_rules(*about):
             for compiled in plan.events.get(event, ()):
-                if match := self._match_rule(compiled, about[1], event, ts):
+                if match := self._find_possible_change(compiled, about[1], event, ts):
                     yield match
 
-    def _match_rule(
+    def _find_possible_change(
         self, compiled: CompiledRule, device: int, value: Any, ts: int
-    ) -> RuleMatch | None:
+    ) -> PossibleChange | None:
         verdict = compiled.check(value)
         if verdict is None:
             return None
@@ -245,9 +245,9 @@ class RuleIndex:
         if may_change_status(
             state.status, verdict, earlier=ts < state.at, duration_ended=duration_ended
         ):
-            return RuleMatch(compiled, value)
+            return PossibleChange(compiled, value)
         unsure = compiled.rule.id in self._uncertain.get(device, ())
-        return RuleMatch(compiled, value, is_certain=False) if unsure else None
+        return PossibleChange(compiled, value, is_certain=False) if unsure else None
 
     def _find_state(self, rule: Rule, device: int) -> "_KnownState":
         states = self._states.get(device)

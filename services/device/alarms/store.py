@@ -248,7 +248,7 @@ class AlarmStore:
                 alarm_filter = {"_id": {"$in": [alarm.id for alarm in alarms]}}
                 await self._alarms.update_many(alarm_filter, {"$set": changes}, session=session)
                 if what == "cleared":
-                    await self._detach_states(alarms, session)
+                    await self._reset_states_of_cleared(alarms, session)
                 devices = await self._find_devices({alarm.device for alarm in alarms}, session)
                 entries = [
                     build_alarm_event(alarm, what, event_profile(devices[alarm.device]))
@@ -263,7 +263,7 @@ class AlarmStore:
             await self._outbox.publish_stored(entries)
         return changed
 
-    async def _detach_states(self, alarms: Sequence[Alarm], session: Session) -> None:
+    async def _reset_states_of_cleared(self, alarms: Sequence[Alarm], session: Session) -> None:
         """Remove cleared alarms from their states; states of events become NORMAL.
 
         Readings that have arrived by now raise no other alarm (`State.cleared`).

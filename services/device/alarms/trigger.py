@@ -19,7 +19,7 @@ from libs.common.clock import now_ms
 from libs.common.telemetry.tracing import trace_header
 from services.device.alarms.condition_checks import truncate_text
 from services.device.alarms.events import EvaluationRequest, build_request_message
-from services.device.alarms.rule_index import RuleIndex, RuleMatch
+from services.device.alarms.rule_index import PossibleChange, RuleIndex
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.telemetry.batch import Batch
@@ -109,7 +109,7 @@ def _report_source(thing: Thing) -> tuple[str, int, str]:
 
 
 def _request_messages(
-    index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, matches: Iterable[RuleMatch]
+    index: RuleIndex, uplink: Uplink, thing: Thing, ts: int, matches: Iterable[PossibleChange]
 ) -> Iterator[OutgoingMessage]:
     if each := list(matches):
         until = time.monotonic() + UNCERTAIN_SECONDS

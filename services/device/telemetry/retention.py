@@ -135,9 +135,9 @@ SWEEP_INTERVAL_SECONDS = 3600.0
 THINGS_PER_BATCH = 200
 """Maximum things whose data is deleted together."""
 PAUSE_RATIO = 9
-"""Ratio of pause to work of a sweep."""
+"""Ratio of the pause after each deletion to its duration."""
 MAX_PAUSE_SECONDS = 10.0
-"""Seconds of the longest pause."""
+"""Maximum seconds of the pause after each deletion of a sweep."""
 
 
 @dataclass(kw_only=True)

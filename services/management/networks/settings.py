@@ -83,7 +83,7 @@ def _load_client_certificate(context: ssl.SSLContext, certificate: str, key: str
         Path(path).unlink()
 
 
-def parse_broker_address(text: str, allowed: tuple[str, ...]) -> tuple[str, int, bool]:
+def parse_broker_address(text: str, allowed_networks: tuple[str, ...]) -> tuple[str, int, bool]:
     """Return host, port and whether to use TLS of a broker's URL; raise `InvalidInput`."""
     try:
         parts = urlsplit(text.strip())
@@ -94,15 +94,15 @@ def parse_broker_address(text: str, allowed: tuple[str, ...]) -> tuple[str, int,
         raise InvalidInput("must be mqtts://host:port or mqtt://host:port", field=BROKER)
     if parts.username is not None:
         raise InvalidInput("must not have a login: use username and password", field=BROKER)
-    if not is_host_allowed(host, allowed):
+    if not is_host_allowed(host, allowed_networks):
         raise InvalidInput(describe_blocked_host(host), field=BROKER)
     return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
 
 
-def check_broker_settings(properties: dict[str, Any], allowed: tuple[str, ...]) -> None:
+def check_broker_settings(properties: dict[str, Any], allowed_networks: tuple[str, ...]) -> None:
     """Check the given settings; raise `InvalidInput` for an invalid property."""
     if text := properties.get(BROKER):
-        parse_broker_address(text, allowed)
+        parse_broker_address(text, allowed_networks)
     if text := properties.get(WEBHOOK_SETTING):
         random = _TOKEN_PATTERN.fullmatch(text) and len(set(text)) >= _MIN_DISTINCT_CHARACTERS
         if not random:
@@ -140,7 +140,7 @@ def read_setting(values: dict[str, Any], name: str) -> str:
 
 
 async def read_broker(
-    store: NetworkStore, tenant: str, values: dict[str, Any], allowed: tuple[str, ...]
+    store: NetworkStore, tenant: str, values: dict[str, Any], allowed_networks: tuple[str, ...]
 ) -> Broker | None:
     """Return the broker of a tenant; None without one.
 
@@ -148,7 +148,7 @@ async def read_broker(
     """
     if not read_setting(values, BROKER):
         return None
-    host, port, tls = parse_broker_address(read_setting(values, BROKER), allowed)
+    host, port, tls = parse_broker_address(read_setting(values, BROKER), allowed_networks)
     bound = describe_owner(values)
     password, key = [await store.find_secret(tenant, name, bound) or "" for name in SECRET_SETTINGS]
     for name, secret, field_name in (

@@ -120,10 +120,10 @@ class RunQueue:
     async def run(
         self, share: QueuePlaces, job: Callable[[], Awaitable[object]], *, quick: bool = False
     ) -> None:
-        """Remove a waiting run when its turn comes, and then execute `job`.
+        """Wait for a slot, then execute `job`; the run occupies no places meanwhile.
 
         After `job`, the run occupies its places again until its result is recorded and the caller
-        calls `leave`. A `quick` run waits only for stores.
+        calls `remove`. A `quick` run, whose nodes wait only for stores, has slots of its own.
         """
         tenant, flow_id = share.owner
         slots = self._quick if quick else self._slots

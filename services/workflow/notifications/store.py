@@ -75,7 +75,7 @@ class Notifications(msgspec.Struct, kw_only=True):
     digest_minutes: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_DIGEST)] = 0
     """Minutes in which alarms are collected. 0 sends each one immediately."""
     quiet_hours: QuietHours | None = None
-    """Hours without notifications."""
+    """Hours in which notifications wait; they are sent at the end."""
     time_zone: Annotated[str, msgspec.Meta(min_length=1, max_length=64)] = "UTC"
     """IANA name of the time zone of quiet hours and messages."""
     language: Language = "en"
@@ -138,7 +138,7 @@ class NotificationsResponse(console.ResponseModel, kw_only=True):
     digest_minutes: int
     """Minutes in which alarms are collected. 0 sends each one immediately."""
     quiet_hours: QuietHours | None = None
-    """Hours without notifications."""
+    """Hours in which notifications wait; they are sent at the end."""
     time_zone: str
     """IANA name of the time zone, for example `Europe/Berlin`."""
     language: Language

@@ -9,7 +9,7 @@ import pytest_asyncio
 from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
-from libs.common.integrations.client import BUILT_IN
+from libs.common.integrations.client import ALWAYS_KNOWN_INTEGRATIONS
 from services.device.entities.advanced_search import OPERATORS_BY_COLUMN
 from services.device.members.entity import Entity
 from tests.integration.device.console.world import Listening, World
@@ -126,7 +126,7 @@ def expected(
     seen: AllEntities, asked: dict[str, Any], grants: Grants = SUPER_ADMIN_GRANTS
 ) -> set[str]:
     """Return the ids of matching entities, computed plainly."""
-    called = {key: known.name for key, known in BUILT_IN.items()}
+    called = {key: known.name for key, known in ALWAYS_KNOWN_INTEGRATIONS.items()}
 
     def fits(one: Entity) -> bool:
         member, thing = one.member, one.thing

@@ -9,7 +9,7 @@ import pytest_asyncio
 from libs.common.contracts.access import GrantedResources, ResourceType
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
-from libs.common.integrations.client import BUILT_IN
+from libs.common.integrations.client import ALWAYS_KNOWN_INTEGRATIONS
 from services.device.members.entity import Entity
 from tests.integration.device.console.world import Listening, World
 from tests.integration.device.entities.seed import everything, granted, seed
@@ -59,7 +59,7 @@ def ids(seeded: tuple[World, dict[str, int]]) -> dict[str, int]:
 
 
 def names_of_integrations() -> dict[str, str]:
-    return {key: known.name for key, known in BUILT_IN.items()}
+    return {key: known.name for key, known in ALWAYS_KNOWN_INTEGRATIONS.items()}
 
 
 async def expected(

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from services.device.alarms.model import Condition, EventCondition, Rule, State, ValueCondition
-from services.device.alarms.rule_index import RuleIndex, RuleMatch, compile_rule
+from services.device.alarms.rule_index import PossibleChange, RuleIndex, compile_rule
 
 HOT = ValueCondition(property="t", comparison="GT", threshold=30, hysteresis=2)
 ABOUT = ("t", 5, "p")
@@ -47,7 +47,7 @@ def test_a_value_matters_when_it_may_change_the_state():
 
 def test_any_value_matters_while_a_state_is_uncertain():
     """Any value matches while a state may be changing."""
-    known, found = index(rule()), RuleMatch(compile_rule(rule()), 31)
+    known, found = index(rule()), PossibleChange(compile_rule(rule()), 31)
     assert known.mark_uncertain_and_get_earliest(found, 5, until=9.0, ts=1_000) == 1_000
     assert known.mark_uncertain_and_get_earliest(found, 5, until=10.0, ts=2_000) == 1_000
     assert [matter(known, value) for value in (20, 31)] == [[1], [1]]

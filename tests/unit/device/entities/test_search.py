@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from libs.common.http.console import Page, Sort
 from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
-from libs.common.integrations.client import BUILT_IN, IntegrationSummary
+from libs.common.integrations.client import ALWAYS_KNOWN_INTEGRATIONS, IntegrationSummary
 from services.device.entities.schemas import EntityResponse, SearchEntities
 from services.device.entities.search import EntitySearch
 from services.device.members.entity import Entity, EntityThing
@@ -102,7 +102,7 @@ class NothingNew:
 
 class BuiltIn:
     async def list_summaries(self) -> dict[str, IntegrationSummary]:
-        return BUILT_IN
+        return ALWAYS_KNOWN_INTEGRATIONS
 
 
 class Everything:
