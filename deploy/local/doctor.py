@@ -64,7 +64,7 @@ def _print_table(findings: Iterable[Finding]) -> None:
 
 
 async def _check_container(settings: ServiceEnvironment) -> list[Finding]:
-    """Check what a service's container has settings for; the service itself included."""
+    """Check this container's service, and the stores and services of its settings."""
     scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
     port = settings.get(f"{PREFIX}OPERATIONS_PORT") or settings.get(f"{PREFIX}PORT", "8000")
     own_url = f"{scheme}://{ports.LOOPBACK}:{port}"

@@ -171,7 +171,7 @@ async def _combine_uplinks(decoder: UplinkDecoder, parts: Sequence[Uplink]) -> l
 async def _vary_uplinks(
     decoder: UplinkDecoder, uplinks: Sequence[Uplink], rng: random.Random
 ) -> list[Uplink]:
-    """Return `_UPLINKS_PER_PRODUCT` uplinks: `uplinks` and variations of them."""
+    """Return `_UPLINKS_PER_PRODUCT` uplinks: the given ones, then variations."""
     pool = list(uplinks[:_UPLINKS_PER_PRODUCT])
     latest = list(pool)
     for turn in range(_UPLINKS_PER_PRODUCT - len(pool)):

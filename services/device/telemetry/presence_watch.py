@@ -188,7 +188,7 @@ class PresenceWatch:
                 await asyncio.sleep(RETRY_DELAY)
 
     async def _write_events(self) -> None:
-        """Wait for queued events, and write at most `MAX_CHANGES` of them."""
+        """Wait for queued events, and write up to `MAX_CHANGES` events."""
         await self._received.wait()
         changes = [self._changes.popleft() for _ in range(min(MAX_CHANGES, len(self._changes)))]
         if not self._changes:

@@ -137,7 +137,7 @@ Order = list[tuple[str, int]]
 """Stored fields, each with 1 (ascending) or -1 (descending)."""
 
 INTEGRATION_NAME_FIELD = "integrationName"
-"""A field of `Order` that stands for the integration's name, which devices do not store."""
+"""Field of `Order` that sorts by the name of the integration, which devices do not store."""
 FEW_DEVICES, MANY_DEVICES = 1_000, 10_000
 """Limits up to which the devices with an ngram are counted. An ngram that `MANY_DEVICES` devices
 have is not used to find a page, unless its index has the order."""

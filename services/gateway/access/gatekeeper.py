@@ -34,7 +34,7 @@ CERTIFICATE_STATE_KEY = "certificate"
 MAX_ADMISSION_SECONDS = 2.0
 """Seconds that admission may take before the request is rejected."""
 MAX_ADDRESS_ADMISSIONS = 32
-"""Maximum concurrent admissions of a single address, half of those of all addresses."""
+"""Maximum concurrent admissions of one address: half of the maximum of all addresses."""
 MAX_WAITING_PER_ADDRESS = 4_000
 """Maximum requests of an address that wait for admission."""
 MAX_TURN_WAIT_SECONDS = 1.0

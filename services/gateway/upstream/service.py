@@ -41,7 +41,7 @@ class Unreachable(Exception):
 
 
 class ConnectionPool:
-    """The idle connections to a service, of which the most recently used is taken."""
+    """The idle connections to a service. A request gets the most recently used one."""
 
     def __init__(
         self, base: URL, connect_timeout: float, tls: ssl.SSLContext | None = None

@@ -20,7 +20,7 @@ from services.management.dashboards.store import CanvasStore, DashboardStore
 from services.management.resources import ResourceStore
 
 IDS_PER_ALLOCATION = 100
-"""Ids of dashboards, canvases and widgets allocated at a time; a restart wastes no more."""
+"""Ids of dashboards, canvases and widgets allocated at a time. A restart skips at most as many."""
 
 
 @dataclass(frozen=True)

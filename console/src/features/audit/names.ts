@@ -6,8 +6,8 @@ import { permissionName, roleName } from "../people/names";
 import { allRoles, findUsers, menuTree } from "../people/people";
 import { idsIn, isIdField, type IdField } from "./values";
 
-/** Users whose names are loaded. */
-const USERS = 10_000;
+/** Maximum users whose names are loaded. */
+const MAX_USERS = 10_000;
 const KINDS: Record<ResourceType, Key> = {
   DEVICE: "alarms.device",
   DEVICE_GROUP: "devices.group",
@@ -19,7 +19,7 @@ const KINDS: Record<ResourceType, Key> = {
 /** Load names for the ids of a field. */
 const LOADERS: Record<IdField, (ids: string[]) => Promise<[id: string, name: string][]>> = {
   roleIds: async () => (await allRoles()).map(({ role_id, name }) => [role_id, roleName(name)]),
-  userIds: async () => (await findUsers("", 1, USERS)).content.map(({ user_id, email }) => [user_id, email]),
+  userIds: async () => (await findUsers("", 1, MAX_USERS)).content.map(({ user_id, email }) => [user_id, email]),
   menuIds: async () => permissionNames(await menuTree()),
   resources: async (ids) => (await Promise.all(TYPES.map((type) => resourceNames(type, ids)))).flat(),
 };

@@ -1,7 +1,7 @@
 /** Values of the audit log that contain ids of other objects. */
 
-/** Ids of a value that are shown. */
-const SHOWN = 100;
+/** Maximum ids of a value that are shown. */
+const MAX_SHOWN = 100;
 /** Fields whose values are ids. */
 const FIELDS = ["roleIds", "userIds", "menuIds", "resources"] as const;
 export type IdField = (typeof FIELDS)[number];
@@ -19,6 +19,6 @@ export function isIdField(field: string): field is IdField {
 /** Return the ids of a value, which is a list, or the beginning of a longer list with its length. */
 export function idsIn(value: unknown): Ids {
   const { count, first } = Array.isArray(value) ? { count: value.length, first: value } : (value as { count: number; first: unknown[] });
-  const shown = first.slice(0, SHOWN).map(String);
+  const shown = first.slice(0, MAX_SHOWN).map(String);
   return { shown, others: count - shown.length };
 }
