@@ -24,7 +24,7 @@ from bench.stack import processor_seconds
 from bench.table import Row
 from deploy.platform.openapi import OpenApiClient
 from libs.common.bus import Bus, OutgoingMessage
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 
 DEVICES, REPORTS, HTTP_REPORTS, COMMANDS = 10, 30_000, 4_000, 1_000
 WINDOW = 20
@@ -92,7 +92,7 @@ async def _drained(bus: Bus) -> None:
 async def _over_nats(bus: Bus, devices: Devices) -> None:
     await bus.publish(
         [
-            OutgoingMessage(up(devices[number % DEVICES][1], "report"), BODY)
+            OutgoingMessage(uplink_subject(devices[number % DEVICES][1], "report"), BODY)
             for number in range(REPORTS)
         ]
     )

@@ -33,8 +33,8 @@ from bench import ingest, node_red
 from bench.stack import Stack, processor_seconds, ready, stack
 from bench.table import Row, median_value
 from libs.common.bus import Bus, RpcServer
-from libs.common.bus.subjects import wakeup
-from libs.common.bus.wakeups import Changes
+from libs.common.bus.subjects import wakeup_subject
+from libs.common.bus.wakeups import ChangeCounts
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
@@ -262,8 +262,8 @@ async def _ours() -> AsyncIterator[_Ours]:
         processes |= {"mongod": mongo, "nats": nats}
         found = _Ours(servers, bus, {name: process.pid for name, process in processes.items()})
         await bus.client.subscribe(f"event.*.workflow.{FLOW}.finished", cb=found.count)
-        changes = Changes("bench", {FLOWS_TOPIC: 1})
-        await bus.publish_core(wakeup("workflow"), msgspec.json.encode(changes))
+        changes = ChangeCounts("bench", {FLOWS_TOPIC: 1})
+        await bus.publish_core(wakeup_subject("workflow"), msgspec.json.encode(changes))
         await asyncio.sleep(1)  # wait until the service has read the deployed flow
         yield found
         failed = flows.runs.find_one({"status": "ERROR"})

@@ -21,8 +21,8 @@ from bench.ingest import DEVICES, encoded, prepare
 from bench.stack import Stack, ready, stack
 from bench.table import Row, median_value
 from libs.common.bus import UPLINK, Bus, OutgoingMessage
-from libs.common.bus.streams import UPLINK_PARTITIONS
-from libs.common.bus.subjects import partitioned, up
+from libs.common.bus.streams import UPLINK_PARTITION_CONFIGS
+from libs.common.bus.subjects import partitioned_uplink_subject, uplink_subject
 from libs.common.clock import now_ms
 
 REPORTS, ROUNDS, BAR = 20_000, 3, 1.7
@@ -97,7 +97,7 @@ async def _round(bus: Bus, children: list[subprocess.Popen[bytes]], partitions: 
     began = time.perf_counter()
     for child in children:
         child.send_signal(signal.SIGCONT)
-    streams = [UPLINK, *list(UPLINK_PARTITIONS)[: partitions if partitions > 1 else 0]]
+    streams = [UPLINK, *list(UPLINK_PARTITION_CONFIGS)[: partitions if partitions > 1 else 0]]
     for stream in streams:
         while (await bus.js.stream_info(stream)).state.messages:
             await asyncio.sleep(0.05)
@@ -107,8 +107,10 @@ async def _round(bus: Bus, children: list[subprocess.Popen[bytes]], partitions: 
 def _subject(device: int, partitions: int) -> str:
     sn = f"BENCH{device}"
     if partitions == 1:
-        return up(sn, "report")
-    return partitioned(sn, "report", device % partitions)  # nats-server maps by the SN
+        return uplink_subject(sn, "report")
+    return partitioned_uplink_subject(
+        sn, "report", device % partitions
+    )  # nats-server maps by the SN
 
 
 async def measure(servers: Stack) -> Row:

@@ -30,30 +30,33 @@ from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.streams import (
     ANY_EVENT,
     DEAD,
-    EVENT_PARTITIONS,
+    EVENT_PARTITION_NAMES,
     EVENTS,
     MQTT,
     RETAINED,
-    STREAMS,
+    STREAM_CONFIGS,
     UPLINK,
-    UPLINK_PARTITIONS,
-    UPLINKS,
-    restored_event,
+    UPLINK_PARTITION_CONFIGS,
+    UPLINK_STREAM_NAMES,
+    restored_event_subject,
 )
-from libs.common.bus.subjects import down_command, partitioned, up
+from libs.common.bus.subjects import command_subject, partitioned_uplink_subject, uplink_subject
 
 _QOS_2_STREAMS = ("$MQTT_out", "$MQTT_qos2in")
 """Streams for QoS 2, which is off: empty, and in memory under `thingway up`."""
-STREAMS_WITH_LATER_MESSAGES = (EVENTS, *EVENT_PARTITIONS, DEAD)
-_MQTT_STREAMS = (*(name for name in STREAMS if name.startswith("$")), *_QOS_2_STREAMS)
-SNAPSHOT_STREAMS = (*STREAMS_WITH_LATER_MESSAGES, *_MQTT_STREAMS, *UPLINKS)
+STREAMS_WITH_LATER_MESSAGES = (EVENTS, *EVENT_PARTITION_NAMES, DEAD)
+_MQTT_STREAMS = (*(name for name in STREAM_CONFIGS if name.startswith("$")), *_QOS_2_STREAMS)
+SNAPSHOT_STREAMS = (*STREAMS_WITH_LATER_MESSAGES, *_MQTT_STREAMS, *UPLINK_STREAM_NAMES)
 """All streams, in the order of their snapshots."""
 COPIED_STREAMS = tuple(name for name in SNAPSHOT_STREAMS if name not in (RETAINED, *_QOS_2_STREAMS))
 """Streams that a backup contains: without retained messages, which no service reads, and QoS 2."""
 FILLER_SUBJECT_BY_STREAM = {
-    **{name: restored_event(name) for name in EVENT_PARTITIONS},
-    **{name: partitioned("0", "restored", number) for number, name in enumerate(UPLINK_PARTITIONS)},
-    UPLINK: up("0", "restored.0"),
+    **{name: restored_event_subject(name) for name in EVENT_PARTITION_NAMES},
+    **{
+        name: partitioned_uplink_subject("0", "restored", number)
+        for number, name in enumerate(UPLINK_PARTITION_CONFIGS)
+    },
+    UPLINK: uplink_subject("0", "restored.0"),
     EVENTS: "event.restored",
     DEAD: "dead.restored",
 }
@@ -102,7 +105,7 @@ async def snapshot_stream(client: Client, name: str) -> AsyncIterator[StreamHead
         body = {
             "deliver_subject": inbox,
             "chunk_size": _CHUNK_BYTES,
-            "no_consumers": name in UPLINKS,
+            "no_consumers": name in UPLINK_STREAM_NAMES,
         }
         answer = await call_jetstream(client, f"STREAM.SNAPSHOT.{name}", body)
         _require_success(answer, f"a snapshot of {name}")
@@ -150,7 +153,7 @@ async def delete_command_messages(bus: Bus, commands: Mapping[str, Collection[in
     """Delete MQTT messages of commands (ids by SN); return whether any existed."""
     deleted = 0
     for sn, ids in commands.items():
-        subject = f"$MQTT.msgs.{down_command(sn)}"
+        subject = f"$MQTT.msgs.{command_subject(sn)}"
         deleted += await delete_messages(bus, MQTT, subject, partial(_contains_command, ids))
     return deleted > 0
 

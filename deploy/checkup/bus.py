@@ -22,11 +22,11 @@ from deploy.checkup.findings import (
 from deploy.checkup.stores import MAX_SKEW_SECONDS, clock_skew
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.streams import (
-    EVENT_PARTITIONS,
+    EVENT_PARTITION_NAMES,
     EVENTS,
-    STREAMS,
-    UPLINKS,
-    find_uplinks,
+    STREAM_CONFIGS,
+    UPLINK_STREAM_NAMES,
+    find_uplink_streams,
 )
 from libs.common.settings import SettingsInvalid
 from libs.common.store_metrics import StreamReading, read_stream
@@ -42,7 +42,7 @@ UPLINK_READERS = ("device", "device-ingest")
 HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 CONNECTION_ERRORS = (NatsError, APIError, OSError, ValueError, SettingsInvalid)
 """Errors of a NATS connection and its requests."""
-DROPPING_STREAMS = frozenset({EVENTS, *EVENT_PARTITIONS, DEAD})
+DROPPING_STREAMS = frozenset({EVENTS, *EVENT_PARTITION_NAMES, DEAD})
 """Streams that delete their oldest messages when full."""
 
 
@@ -102,9 +102,9 @@ async def check_streams(login: BusLogin, until: float) -> list[Finding]:
 
 async def _check_streams(login: BusLogin) -> list[Finding]:
     async with login.connect() as bus:
-        names = dict.fromkeys([*STREAMS, *(await bus.read_partitions()).streams])
+        names = dict.fromkeys([*STREAM_CONFIGS, *(await bus.read_partitions()).streams])
         if login.user in UPLINK_READERS:
-            names |= dict.fromkeys(await find_uplinks(bus.js))
+            names |= dict.fromkeys(await find_uplink_streams(bus.js))
         findings = await asyncio.gather(*(_check_stream(bus, name) for name in names))
     return [*chain.from_iterable(findings)]
 
@@ -126,7 +126,7 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
     yield build_finding(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
     if name not in DROPPING_STREAMS and maximum > 0 and used_bytes > NEARLY_FULL_SHARE * maximum:
         yield build_finding(f"{subject} fill", text, "", "thingwaystreamfilling")
-    if name in UPLINKS:
+    if name in UPLINK_STREAM_NAMES:
         late = reading.oldest if reading.oldest > MAX_LAG_SECONDS else 0
         wrong = f"the oldest report has waited for {late:.0f} s" if late else ""
         yield build_finding(

@@ -28,13 +28,13 @@ from deploy.platform.errors import Exit, LauncherError
 from deploy.platform.nats_grants import SYSTEM_USER
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import PLATFORM_ACCOUNT
-from libs.common.bus.streams import RETAINED, STREAMS
+from libs.common.bus.streams import RETAINED, STREAM_CONFIGS
 
 _CONFIGURATION_FILE = "meta.inf"
 _UNUSED_STREAMS: dict[str, dict[str, Any]] = {
     "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_msgs_per_subject": 1},
     "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest"},
-    RETAINED: STREAMS[RETAINED].as_dict(),
+    RETAINED: STREAM_CONFIGS[RETAINED].as_dict(),
 }
 """Configuration by name of the streams for MQTT features that the platform does not offer.
 

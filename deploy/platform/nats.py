@@ -40,8 +40,8 @@ from libs.common.bus.accounts import (
     RELAYED_SUBJECTS,
     relay_subject,
 )
-from libs.common.bus.streams import SESSION_DAYS, Partitions
-from libs.common.bus.subjects import partitioned, up
+from libs.common.bus.streams import SESSION_DAYS, PartitionCount
+from libs.common.bus.subjects import partitioned_uplink_subject, uplink_subject
 from libs.common.settings import SettingsInvalid, load
 
 SYSTEM_ACCOUNT = "SYS"
@@ -83,7 +83,7 @@ class TlsFiles:
 
 @dataclass(frozen=True)
 class _PartitionSettings:
-    uplink_partitions: Partitions = 1
+    uplink_partitions: PartitionCount = 1
 
 
 def read_partition_setting() -> int:
@@ -139,7 +139,7 @@ class NatsConfig:
     """HTTP monitoring (`/healthz`, `/varz`) without authentication; off by default."""
     max_payload: int = 1024 * 1024
     """Maximum bytes of a message, also over MQTT; larger messages disconnect the client."""
-    partitions: Partitions = 1
+    partitions: PartitionCount = 1
     """Number of streams for device messages, split by SN; 1 means only `UPLINK`.
 
     Raise the number in `device-ingest` first and here second; lower it in the reverse order.
@@ -267,8 +267,8 @@ def _render_mappings(partitions: int) -> str:
     if partitions == 1:
         return ""
     chosen = f"{{{{partition({partitions},1)}}}}"
-    to = partitioned("{{wildcard(1)}}", "{{wildcard(2)}}", chosen)
-    return f"    mappings: {{ {_quote_value(up('*', '*'))}: {_quote_value(to)} }}\n"
+    to = partitioned_uplink_subject("{{wildcard(1)}}", "{{wildcard(2)}}", chosen)
+    return f"    mappings: {{ {_quote_value(uplink_subject('*', '*'))}: {_quote_value(to)} }}\n"
 
 
 def _render_list(texts: Iterable[str]) -> str:

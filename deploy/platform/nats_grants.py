@@ -12,8 +12,19 @@ from libs.common.bus.accounts import (
     RELAYED_SUBJECTS,
     relay_subject,
 )
-from libs.common.bus.streams import EVENT_PARTITIONS, EVENTS, STREAMS, UPLINK_PARTITIONS, UPLINKS
-from libs.common.bus.subjects import EVENT, OUTSIDE_TOPICS, partitioned, wakeup
+from libs.common.bus.streams import (
+    EVENT_PARTITION_NAMES,
+    EVENTS,
+    STREAM_CONFIGS,
+    UPLINK_PARTITION_CONFIGS,
+    UPLINK_STREAM_NAMES,
+)
+from libs.common.bus.subjects import (
+    EVENT_PREFIX,
+    EXTERNAL_TOPICS,
+    partitioned_uplink_subject,
+    wakeup_subject,
+)
 from libs.common.contracts.backups import RECORD_BACKUP
 from libs.common.contracts.integrations import BUILT_IN
 
@@ -24,7 +35,7 @@ SYSTEM_USER = "sys"
 RELAY_USER = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, our only user there."""
 
-_DEVICE_SUBJECTS = ("thing.*.up.>", partitioned("*", "*", "*"))
+_DEVICE_SUBJECTS = ("thing.*.up.>", partitioned_uplink_subject("*", "*", "*"))
 """Subjects of device messages, as sent and after nats-server's mapping, which it checks."""
 
 
@@ -50,9 +61,11 @@ def _build_service_grant(
     may_reply: bool = True,
 ) -> Grant:
     """Return the grant of a service; `calls` are RPC operations of other services."""
-    common = [f"$JS.API.STREAM.{verb}.{name}" for name in STREAMS for verb in ("INFO", "CREATE")]
-    common += [f"$JS.API.STREAM.INFO.{name}" for name in EVENT_PARTITIONS]
-    events = (f"events.*.*.{subject}" for subject in publish if subject.startswith(EVENT))
+    common = [
+        f"$JS.API.STREAM.{verb}.{name}" for name in STREAM_CONFIGS for verb in ("INFO", "CREATE")
+    ]
+    common += [f"$JS.API.STREAM.INFO.{name}" for name in EVENT_PARTITION_NAMES]
+    events = (f"events.*.*.{subject}" for subject in publish if subject.startswith(EVENT_PREFIX))
     discovery = ("$SRV.>",) if may_reply else ()
     return Grant(
         (*publish, *events, *calls, "use.answer.*", "$JS.API.INFO", *common),
@@ -71,7 +84,7 @@ def _consumer_subjects(stream: str) -> tuple[str, ...]:
     )
 
 
-_EVENT_STREAMS = (EVENTS, *EVENT_PARTITIONS)
+_EVENT_STREAMS = (EVENTS, *EVENT_PARTITION_NAMES)
 _EVENT_CONSUMER_SUBJECTS = tuple(
     subject for stream in _EVENT_STREAMS for subject in _consumer_subjects(stream)
 )
@@ -104,9 +117,9 @@ _SERVICE_GRANTS = {
             *(
                 f"$JS.API.STREAM.{verb}.{stream}"
                 for verb in ("CREATE", "UPDATE")
-                for stream in EVENT_PARTITIONS
+                for stream in EVENT_PARTITION_NAMES
             ),
-            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in EVENT_PARTITIONS),
+            *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in EVENT_PARTITION_NAMES),
         ),
         subscribe=("$SYS.REQ.USER.AUTH", "rpc.auth.>", "use.answer.*"),
         calls=(
@@ -138,7 +151,7 @@ _SERVICE_GRANTS = {
             *_DEVICE_SUBJECTS,
             "$MQTT.msgs.thing.*.down.>",
             "dead.>",
-            wakeup("device"),
+            wakeup_subject("device"),
             *_EVENT_CONSUMER_SUBJECTS,
             "$JS.API.STREAM.PURGE.$MQTT_msgs",
             *(
@@ -146,8 +159,8 @@ _SERVICE_GRANTS = {
                 for verb in ("GET", "DELETE")
                 for stream in ("$MQTT_msgs", *_EVENT_STREAMS, "DEAD")
             ),
-            *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINKS),
-            *(f"$JS.API.STREAM.INFO.{stream}" for stream in UPLINK_PARTITIONS),
+            *(f"$JS.API.STREAM.MSG.GET.{stream}" for stream in UPLINK_STREAM_NAMES),
+            *(f"$JS.API.STREAM.INFO.{stream}" for stream in UPLINK_PARTITION_CONFIGS),
             *_consumer_subjects("DEAD"),
             *(f"$JS.API.CONSUMER.DELETE.{stream}.*" for stream in (*_EVENT_STREAMS, "DEAD")),
         ),
@@ -157,7 +170,7 @@ _SERVICE_GRANTS = {
             "thing.*.down.>",
             "event.*.service.*.replied",
             "event.*.auth.application.deleted",
-            wakeup("device"),
+            wakeup_subject("device"),
             *_DEVICE_CHANGE_SUBJECTS,
         ),
         calls=(
@@ -187,13 +200,16 @@ _SERVICE_GRANTS = {
             "event.*.task.>",
             "dead.>",
             "ingest.>",
-            wakeup("device"),
-            *(subject for stream in UPLINKS for subject in _consumer_subjects(stream)),
-            *(f"$JS.API.STREAM.UPDATE.{stream}" for stream in (*STREAMS, *UPLINK_PARTITIONS)),
+            wakeup_subject("device"),
+            *(subject for stream in UPLINK_STREAM_NAMES for subject in _consumer_subjects(stream)),
+            *(
+                f"$JS.API.STREAM.UPDATE.{stream}"
+                for stream in (*STREAM_CONFIGS, *UPLINK_PARTITION_CONFIGS)
+            ),
             *(
                 f"$JS.API.STREAM.{verb}.{name}"
                 for verb in ("INFO", "CREATE")
-                for name in UPLINK_PARTITIONS
+                for name in UPLINK_PARTITION_CONFIGS
             ),
         ),
         subscribe=_DEVICE_CHANGE_SUBJECTS,
@@ -235,8 +251,8 @@ _SERVICE_GRANTS = {
     ),
     "workflow": _build_service_grant(
         "workflow",
-        publish=("event.*.workflow.>", wakeup("workflow"), *_EVENT_CONSUMER_SUBJECTS),
-        subscribe=("event.>", "rpc.workflow.>", wakeup("workflow"), OUTSIDE_TOPICS),
+        publish=("event.*.workflow.>", wakeup_subject("workflow"), *_EVENT_CONSUMER_SUBJECTS),
+        subscribe=("event.>", "rpc.workflow.>", wakeup_subject("workflow"), EXTERNAL_TOPICS),
         calls=(
             *_RESOURCE_GRANT_CALLS,
             "rpc.auth.close_mqtt_clients",

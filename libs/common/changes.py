@@ -20,22 +20,22 @@ from libs.common.things import (
     member_key,
 )
 
-SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
+REPORT_SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
 """Reports of devices and other things, and events of devices."""
-ALARMS = "event.*.alarm.*.*"
-_ALARM = (ALARM_STATUS, ALARM_TIME, ALARM_CONTENT)
-_PATHS_BY_CHANGE = {
+ALARM_SUBJECTS = "event.*.alarm.*.*"
+_ALARM_PATHS = (ALARM_STATUS, ALARM_TIME, ALARM_CONTENT)
+_CHANGED_PATHS = {
     "online": (STATUS,),
     "offline": (STATUS,),
     "updated": (LATITUDE, LONGITUDE, ADDRESS),
-    "raised": _ALARM,
-    "claimed": _ALARM,
-    "cleared": _ALARM,
+    "raised": _ALARM_PATHS,
+    "claimed": _ALARM_PATHS,
+    "cleared": _ALARM_PATHS,
 }
 """Entities of every device that an event may have changed, by the last word of its subject."""
-KNOWN_SUBJECTS = (
+DEVICE_STATE_SUBJECTS = (
     *(f"event.*.device.*.{word}" for word in ("online", "offline", "updated")),
-    ALARMS,
+    ALARM_SUBJECTS,
 )
 """Subjects of the events that may change entities of every device."""
 
@@ -91,13 +91,13 @@ class _Event(msgspec.Struct, rename="camel"):
     outputs: dict[str, Any] = {}
 
 
-_ARRIVAL = re.compile("[er]-([0-9a-f]{1,12})-[0-9a-f]+").fullmatch
+_match_arrival = re.compile("[er]-([0-9a-f]{1,12})-[0-9a-f]+").fullmatch
 _decoder = msgspec.json.Decoder(_Event)
-_COMMON = ("eventId", "createdAt", "tenant", "device")
+_EVENT_FIELDS = ("eventId", "createdAt", "tenant", "device")
 """Fields of an alarm event that are not part of the alarm."""
 
 
-def read_change(payload: bytes) -> EntityChange:
+def read_reported_change(payload: bytes) -> EntityChange:
     """Return the change of a `…reported` or `…event` event; raise `msgspec.DecodeError`.
 
     An event of the TSL changes its own entity and those of its outputs.
@@ -116,20 +116,20 @@ def read_change(payload: bytes) -> EntityChange:
     )
 
 
-def read_arrival(event_id: str) -> int:
+def parse_arrival_time(event_id: str) -> int:
     """Return when the bus received the message that caused an event, in Unix ms.
 
     The ids of reports and device events contain it (`Uplink.key` in `device`); 0 for other ids.
     """
-    match = _ARRIVAL(event_id)
+    match = _match_arrival(event_id)
     return int(match[1], 16) if match else 0
 
 
-def read_alarm(payload: bytes) -> EntityChange:
+def read_alarm_change(payload: bytes) -> EntityChange:
     """Return the change of an alarm event, whose value belongs to `@alarm` of the device."""
     event = _decoder.decode(payload)
     said: dict[str, Any] = msgspec.json.decode(payload)
-    value = {name: member for name, member in said.items() if name not in _COMMON}
+    value = {name: member for name, member in said.items() if name not in _EVENT_FIELDS}
     values = {member_key(event.device.thing_key, ALARM): value}
     return EntityChange(
         event.event_id, event.tenant, _thing(event.device), event.created_at, values
@@ -137,9 +137,9 @@ def read_alarm(payload: bytes) -> EntityChange:
 
 
 def read_state_change(subject: str, payload: bytes) -> EntityChange:
-    """Return the entities that an event of `KNOWN_SUBJECTS` changed, without their values."""
+    """Return the entities that an event of `DEVICE_STATE_SUBJECTS` changed, without values."""
     event = _decoder.decode(payload)
-    paths = _PATHS_BY_CHANGE[subject.rpartition(".")[2]]
+    paths = _CHANGED_PATHS[subject.rpartition(".")[2]]
     values = dict.fromkeys(member_key(event.device.thing_key, path) for path in paths)
     return EntityChange(
         event.event_id, event.tenant, _thing(event.device), event.created_at, values

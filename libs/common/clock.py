@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 from libs.common.decoding import parse_number
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MS = timedelta(milliseconds=1)
-SECONDS_UNTIL = 100_000_000_000
+_MILLISECOND = timedelta(milliseconds=1)
+MIN_MILLISECONDS = 100_000_000_000
 """Smaller numbers are times in seconds: as ms, they would be in 1973 or earlier."""
 
 
@@ -18,7 +18,7 @@ def now_ms() -> int:
 
 def to_ms(moment: datetime) -> int:
     """Return an aware time in whole ms, rounded down as MongoDB does."""
-    return (moment - _EPOCH) // _MS
+    return (moment - _EPOCH) // _MILLISECOND
 
 
 def from_ms(ms: float) -> datetime:
@@ -28,7 +28,7 @@ def from_ms(ms: float) -> datetime:
 
 def normalize_ms(timestamp: float) -> float:
     """Return a time in ms that is given in seconds or ms; its size decides."""
-    return timestamp * 1000 if timestamp < SECONDS_UNTIL else timestamp
+    return timestamp * 1000 if timestamp < MIN_MILLISECONDS else timestamp
 
 
 def parse_time(value: object) -> datetime | None:

@@ -16,7 +16,7 @@ from opentelemetry.metrics import CallbackOptions, Observation
 
 from libs.common.bus.connection import Bus
 from libs.common.bus.consumer import measure_backlog, recreated_gauge
-from libs.common.bus.streams import EVENT_READERS, RETAINED
+from libs.common.bus.streams import EVENT_CONSUMERS, RETAINED
 from libs.common.scheduling.turns import repeat
 from libs.common.settings import StorageSize
 from libs.common.store.mongo import Database
@@ -203,7 +203,7 @@ async def measure_event_readers(bus: Bus) -> None:
 async def read_backlogs(bus: Bus) -> None:
     """Measure the backlog of each service that reads events."""
     for stream in (await bus.read_partitions(MEASURE_SECONDS)).streams:
-        for name in EVENT_READERS:
+        for name in EVENT_CONSUMERS:
             try:
                 await measure_backlog(bus, stream, name)
             except NotFoundError:

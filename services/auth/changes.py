@@ -151,7 +151,7 @@ class ChangeRunner:
             )
             for event in events
         ]
-        return await self.outbox.add(entries, change.session)
+        return await self.outbox.store_entries(entries, change.session)
 
 
 def _build_event(caller: Caller, entry: AuditEntry) -> AccountChanged:

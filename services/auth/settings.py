@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from libs.common.bus.streams import Partitions
+from libs.common.bus.streams import PartitionCount
 from libs.common.contracts.limits import Limits
 from libs.common.settings import Count, SettingsInvalid, StoreSettings
 from libs.common.store.migrations import MAX_DAYS
@@ -39,7 +39,7 @@ class AuthSettings(StoreSettings):
     tenant_limits: str = ""
     """Default limits of tenants, as a JSON object of those that differ from the platform's:
     `{"requests": 512, "eachPolls": 2}`."""
-    events_partitions: Partitions = 1
+    events_partitions: PartitionCount = 1
     """Number of streams that share the events, 1 to 16. The events of a device are in one of
     them."""
     audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MAX_DAYS)] = 365

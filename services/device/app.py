@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from litestar.types import ASGIApp
 
 from libs.common.bus import UPLINK, Bus, RpcServer
-from libs.common.bus.streams import find_uplinks
+from libs.common.bus.streams import find_uplink_streams
 from libs.common.http import Service, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.process import (
@@ -134,7 +134,8 @@ async def main() -> None:
         await set_retention(database, "alarms", "endedAt", settings.alarm_retention_days)
         await set_retention(database, "alarm_steps", "at", 1)
         uplinks = await wait_for_store(
-            "NATS", lambda: find_uplinks(foundation.clients.bus.js, settings.uplink_partitions)
+            "NATS",
+            lambda: find_uplink_streams(foundation.clients.bus.js, settings.uplink_partitions),
         )
         system = await connect_system_account(settings)
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from libs.common.bus.streams import complete_streams, ensure_uplinks
+from libs.common.bus.streams import add_missing_stream_settings, create_uplink_streams
 from libs.common.http import Service, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.process import PackageParts, run_packages, wait_for_store
@@ -52,9 +52,9 @@ async def main() -> None:
         clients, settings = foundation.clients, foundation.clients.settings
         bus, mongo, replicas = clients.bus, clients.mongo, settings.stream_replicas
         streams = await wait_for_store(
-            "NATS", lambda: ensure_uplinks(bus.js, replicas, settings.uplink_partitions)
+            "NATS", lambda: create_uplink_streams(bus.js, replicas, settings.uplink_partitions)
         )
-        await wait_for_store("NATS", lambda: complete_streams(bus.js, replicas))
+        await wait_for_store("NATS", lambda: add_missing_stream_settings(bus.js, replicas))
         ingest, parts = build_ingest(foundation, streams)
         app = create_app(
             Service(

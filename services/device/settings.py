@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.bus.streams import Partitions
+from libs.common.bus.streams import PartitionCount
 from libs.common.settings import Count, Days, Seconds, StorageSize, StoreSettings
 from libs.common.store.migrations import MAX_DAYS
 
@@ -37,7 +37,7 @@ class DeviceSettings(StoreSettings):
     """Seconds that a console waits for the answer of a service call, which then continues."""
     http_offline_after: Seconds = 300.0
     """Seconds without a report after which a device that reports over HTTP is OFFLINE."""
-    uplink_partitions: Partitions = 1
+    uplink_partitions: PartitionCount = 1
     """Number of streams that share the messages of devices, 1 to 16. The messages of a device are
     in one of them. The configuration of nats-server must have the same number."""
     nats_storage: StorageSize = ""

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from deploy.local.servers import CLUSTER_SIZE, MONGOD, NATS, REDIS, REDIS_SERVER_COUNT
 from deploy.platform.services import SERVICES
 from deploy.platform.state import member_name
-from libs.common.bus import STREAMS, UPLINK
+from libs.common.bus import STREAM_CONFIGS, UPLINK
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import until
 from tests.faults.places import Places
@@ -116,7 +116,7 @@ class Cluster(Platform):
             return False
         async with self.admin() as client:
             stream = client.jetstream()
-            for name in STREAMS:
+            for name in STREAM_CONFIGS:
                 cluster = (await stream.stream_info(name)).cluster
                 if cluster is None or not cluster.leader or cluster.replicas is None:
                     return False

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from libs.common.bus import EVENTS, UPLINK, Bus, OutgoingMessage
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.identity import generate_keys
 from libs.common.store.migrations import migrate
@@ -50,7 +50,10 @@ class World:
         """Send a report of each device, in any order; return their time."""
         ts = now_ms()
         body = msgspec.json.encode({"ts": ts, "properties": {"heat": value}})
-        reports = [OutgoingMessage(up(f"SN{one}", "report"), body) for one in range(1, DEVICES + 1)]
+        reports = [
+            OutgoingMessage(uplink_subject(f"SN{one}", "report"), body)
+            for one in range(1, DEVICES + 1)
+        ]
         random.shuffle(reports)
         await self.bus.publish(reports)
         return ts

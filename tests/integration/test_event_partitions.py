@@ -26,7 +26,7 @@ from deploy.backup.streams import (
 from libs.common.bus import BatchConsumer, Bus, OutgoingMessage, consumer, event_tenant, publish_all
 from libs.common.bus.publishing import acknowledge
 from libs.common.bus.retained_messages import count_messages, read_newest_events
-from libs.common.bus.streams import EVENTS, ensure_streams, read_event_partitions
+from libs.common.bus.streams import EVENTS, create_missing_streams, read_event_partitions
 from libs.common.bus.subjects import device_event
 from libs.common.errors import Unavailable
 from libs.common.jobs import cancel_and_wait
@@ -204,7 +204,7 @@ async def test_one_partition_leaves_the_streams_as_they_are(server: Server) -> N
     async with bus_of(server, "device") as device:
         before = (await device.js.stream_info(EVENTS)).config
         await set_partitions(server, 1, "t1")
-        await ensure_streams(device.js, 1)
+        await create_missing_streams(device.js, 1)
 
         assert (await device.js.stream_info(EVENTS)).config == before
         assert (await read_event_partitions(device.js)).streams == [EVENTS]

@@ -7,12 +7,17 @@ import pytest
 from deploy.backup.records import StreamHead, StreamPosition
 from deploy.backup.streams import StreamRestore, advance_sequence, compare_stream, snapshot_stream
 from libs.common.bus import Bus, OutgoingMessage, publish_all
-from libs.common.bus.streams import UPLINK, UPLINK_PARTITIONS, ensure_uplinks, find_uplinks
-from libs.common.bus.subjects import up
+from libs.common.bus.streams import (
+    UPLINK,
+    UPLINK_PARTITION_CONFIGS,
+    create_uplink_streams,
+    find_uplink_streams,
+)
+from libs.common.bus.subjects import uplink_subject
 from services.device.telemetry.uplink import SEQUENCE_BITS, is_second_copy, read_uplink
 from tests.integration.nats_door import KEYS, WAIT, Server, nats_door
 
-TWO = tuple(UPLINK_PARTITIONS)[:2]
+TWO = tuple(UPLINK_PARTITION_CONFIGS)[:2]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +26,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         nats_door(tmp_path_factory.mktemp("nats"), partitions=2) as running,
         running.service("device-ingest") as ingest,
     ):
-        assert await ensure_uplinks(ingest.jetstream(), 1, 2) == [UPLINK, *TWO]
+        assert await create_uplink_streams(ingest.jetstream(), 1, 2) == [UPLINK, *TWO]
         yield running
 
 
@@ -54,7 +59,9 @@ async def test_all_that_a_device_says_is_in_one_partition_in_order(server):
         ack = await nats.jetstream().publish("thing.D1.up.report", b"3")
     async with server.service("gateway") as client:
         bus = Bus(client, client.jetstream())
-        await publish_all(bus, [OutgoingMessage(up("D1", "report"), text) for text in (b"4", b"5")])
+        await publish_all(
+            bus, [OutgoingMessage(uplink_subject("D1", "report"), text) for text in (b"4", b"5")]
+        )
 
     assert await taken(server, "D1") == {
         ack.stream: [
@@ -71,7 +78,9 @@ async def test_devices_are_spread_over_partitions(server):
     """Each of a hundred SNs has one of the two, and none has the stream of before."""
     async with server.service("gateway") as gateway:
         js = gateway.jetstream()
-        acks = [await js.publish(up(f"S{number}", "report"), b"{}") for number in range(100)]
+        acks = [
+            await js.publish(uplink_subject(f"S{number}", "report"), b"{}") for number in range(100)
+        ]
 
     streams = [ack.stream for ack in acks]
     assert set(streams) == set(TWO)
@@ -96,8 +105,8 @@ async def test_a_backup_restores_what_waits_in_each_stream(server):
     """It is read again, and new messages get sequences that the history does not know."""
     async with server.service("admin") as client, server.service("backup") as reader:
         bus = Bus(client, client.jetstream())
-        before = await bus.js.publish(up("D1", "report"), b"1")
-        await bus.js.publish(f"{up('D1', 'report')}.old", b"0")
+        before = await bus.js.publish(uplink_subject("D1", "report"), b"1")
+        await bus.js.publish(f"{uplink_subject('D1', 'report')}.old", b"0")
         for name in (UPLINK, *TWO):
             last = (await bus.js.stream_info(name)).state.last_seq
             head, *chunks = [piece async for piece in snapshot_stream(reader, name)]
@@ -110,7 +119,7 @@ async def test_a_backup_restores_what_waits_in_each_stream(server):
             await restore.finish()
             await advance_sequence(bus, name, last + 3)
             await compare_stream(bus, name, StreamPosition(last + 3, 1, 0))
-        after = await bus.js.publish(up("D1", "report"), b"2")
+        after = await bus.js.publish(uplink_subject("D1", "report"), b"2")
         waiting = (await bus.js.stream_info(UPLINK)).state.messages
 
     assert (after.stream, after.seq, waiting) == (before.stream, before.seq + 4, 1)
@@ -121,5 +130,5 @@ async def test_a_backup_restores_what_waits_in_each_stream(server):
 async def test_messages_in_former_partitions_are_found(server):
     """This holds for fewer partitions, too; `device` lists the planned ones as well."""
     async with server.service("device-ingest") as ingest, server.service("device") as device:
-        assert await ensure_uplinks(ingest.jetstream(), 1, 1) == [UPLINK, *TWO]
-        assert await find_uplinks(device.jetstream(), 3) == [UPLINK, *TWO, "UPLINK_2"]
+        assert await create_uplink_streams(ingest.jetstream(), 1, 1) == [UPLINK, *TWO]
+        assert await find_uplink_streams(device.jetstream(), 3) == [UPLINK, *TWO, "UPLINK_2"]

@@ -7,13 +7,13 @@ from libs.common.bus.laned import event_tenant
 from libs.common.bus.outbox import Outbox, OutboxEntry
 from libs.common.bus.publishing import OutgoingMessage, acknowledge
 from libs.common.bus.rpc import NoResponders, RawRequest, RpcClient, RpcServer
-from libs.common.bus.streams import DEAD, EVENTS, STREAMS, UPLINK
+from libs.common.bus.streams import DEAD, EVENTS, STREAM_CONFIGS, UPLINK
 from libs.common.bus.wakeups import Wakeups
 
 __all__ = [
     "DEAD",
     "EVENTS",
-    "STREAMS",
+    "STREAM_CONFIGS",
     "UPLINK",
     "BatchConsumer",
     "Bus",

@@ -26,21 +26,21 @@ from libs.common.bus.client import (
     build_error_callback,
 )
 from libs.common.bus.publishing import (
-    IN_FLIGHT,
     MAX_PENDING_BYTES,
-    PUBLISH_TIMEOUT,
+    MAX_UNACKNOWLEDGED,
+    PUBLISH_TIMEOUT_SECONDS,
     DuplicateInBatch,
     OutgoingMessage,
     Publisher,
     check_ack,
     check_size,
-    chunks,
     message_size,
     publish_frame,
+    split_messages,
     write_frames,
 )
-from libs.common.bus.streams import EventPartitions, ensure_streams, read_event_partitions
-from libs.common.bus.subjects import EVENT, partition_prefix, partitioned_event
+from libs.common.bus.streams import EventPartitions, create_missing_streams, read_event_partitions
+from libs.common.bus.subjects import EVENT_PREFIX, partition_prefix, partitioned_event_subject
 from libs.common.errors import Unavailable
 from libs.common.jobs import end_process, run_with_timeout
 from libs.common.tls import client_context_for
@@ -117,9 +117,9 @@ class Bus:
                         **options,
                     )
                     await run_with_timeout(deadline - asyncio.get_running_loop().time(), connecting)
-                bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT), streams or 1)
+                bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT_SECONDS), streams or 1)
                 if streams:
-                    await ensure_streams(bus.js, streams)
+                    await create_missing_streams(bus.js, streams)
                 client.on_closed = bus._closed
             except (OSError, NatsError, TimeoutError, APIError) as error:
                 if asyncio.get_running_loop().time() > deadline:
@@ -183,7 +183,7 @@ class Bus:
         Raises `Unavailable` if the bus does not answer.
         """
         if self._partitions is None and any(
-            message.subject.startswith(EVENT) for message in messages
+            message.subject.startswith(EVENT_PREFIX) for message in messages
         ):
             try:
                 await self.read_partitions()
@@ -193,8 +193,8 @@ class Bus:
         if number == 1:
             return messages
         return [
-            replace(message, subject=partitioned_event(message.subject, number))
-            if message.subject.startswith(EVENT)
+            replace(message, subject=partitioned_event_subject(message.subject, number))
+            if message.subject.startswith(EVENT_PREFIX)
             else message
             for message in messages
         ]
@@ -211,7 +211,7 @@ class Bus:
         stored a part of the messages, and the caller publishes all messages again.
         Raises `TooLarge` for a message above the limit of the bus.
         """
-        for chunk in chunks(await self.address_partitions(messages), IN_FLIGHT):
+        for chunk in split_messages(await self.address_partitions(messages), MAX_UNACKNOWLEDGED):
             try:
                 await self._publisher.publish(chunk)
             except (NatsError, TimeoutError) as error:
@@ -263,7 +263,7 @@ async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
     batches = [
         _Batch(chunk, maximum)
         for stream_messages in streams.values()
-        for chunk in chunks(stream_messages, MAX_BATCH_MESSAGES)
+        for chunk in split_messages(stream_messages, MAX_BATCH_MESSAGES)
     ]
     await asyncio.gather(*(batch.publish(bus) for batch in batches))
 
@@ -310,7 +310,7 @@ class _Batch:
         try:
             await write_frames(bus.client, self._frames[:-1])
             answer = await bus.client.request(
-                last.subject, last.payload, PUBLISH_TIMEOUT, headers=headers
+                last.subject, last.payload, PUBLISH_TIMEOUT_SECONDS, headers=headers
             )
         except (NatsError, TimeoutError) as error:
             bus.forget_partitions()

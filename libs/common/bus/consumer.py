@@ -20,14 +20,14 @@ from opentelemetry import metrics
 from libs.common.bus.client import REQUEST_RETRY_SECONDS, MessageInbox, RequestLostError
 from libs.common.bus.connection import Bus
 from libs.common.bus.laned import LanedMessages
-from libs.common.bus.publishing import acknowledge, hand_back
+from libs.common.bus.publishing import acknowledge, redeliver_later
 from libs.common.bus.streams import (
-    COPIED_FROM,
-    EVENT_PARTITIONS,
-    EVENT_READERS,
+    COPY_SOURCE_HEADER,
+    EVENT_CONSUMERS,
+    EVENT_PARTITION_NAMES,
     EVENTS,
-    STREAMS,
-    ensure_streams,
+    STREAM_CONFIGS,
+    create_missing_streams,
 )
 from libs.common.jobs import cancel_and_wait
 from libs.common.jobs import run_in_background as beside
@@ -116,7 +116,7 @@ class _OverlappingBatches:
 
 def _is_copy(message: Msg) -> bool:
     """Return whether `EVENTS` has copied an event from a partition, which is read too."""
-    return message.headers is not None and COPIED_FROM in message.headers
+    return message.headers is not None and COPY_SOURCE_HEADER in message.headers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,12 +215,12 @@ class BatchConsumer:
         return self.durable.rpartition("-")[0] if self.ephemeral else self.durable
 
     async def _measure_backlogs(self, handler: _OverlappingBatches | LanedMessages) -> None:
-        """Measure the backlog, for ever; `device` measures that of `EVENT_READERS`."""
+        """Measure the backlog, for ever; `device` measures that of `EVENT_CONSUMERS`."""
         while True:
             await asyncio.sleep(min(BACKLOG_INTERVAL_SECONDS, self.ack_wait / 3))
             try:
                 await handler.extend()
-                if self.stream == EVENTS and self.durable in EVENT_READERS:
+                if self.stream == EVENTS and self.durable in EVENT_CONSUMERS:
                     continue
                 for stream in await self._streams():
                     await measure_backlog(self.bus, stream, self.durable, self._name)
@@ -275,7 +275,7 @@ class BatchConsumer:
             return
         await asyncio.sleep(REQUEST_RETRY_SECONDS)
         try:
-            await hand_back(self.bus.client, {message.reply: 0 for message in messages})
+            await redeliver_later(self.bus.client, {message.reply: 0 for message in messages})
         except (NatsError, OSError) as error:
             log.warning("consumer %s cannot return messages to the stream: %r", self.durable, error)
 
@@ -308,12 +308,12 @@ class BatchConsumer:
             deliver_policy=DeliverPolicy.NEW if new else DeliverPolicy.ALL,
             inactive_threshold=EPHEMERAL_SECONDS if self.ephemeral else None,
         )
-        if stream in EVENT_PARTITIONS:
+        if stream in EVENT_PARTITION_NAMES:
             config = await self._with_start(stream, config)
         try:
             await self.bus.js.add_consumer(stream, config)
         except NotFoundError:
-            await ensure_streams(self.bus.js, self.bus.replicas, {*STREAMS, stream})
+            await create_missing_streams(self.bus.js, self.bus.replicas, {*STREAM_CONFIGS, stream})
             if created := (await self.bus.js.stream_info(stream)).created:
                 recreated_gauge.set(created.timestamp(), {"stream": stream})
             await self.bus.js.add_consumer(stream, config)

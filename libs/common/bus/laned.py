@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.publishing import extend, hand_back
+from libs.common.bus.publishing import extend_ack_timeouts, redeliver_later
 from libs.common.scheduling import Lanes
 
 log = logging.getLogger(__name__)
@@ -124,7 +124,7 @@ class LanedMessages:
 
     async def extend(self) -> None:
         """Extend the time to acknowledge the messages in the lanes."""
-        await extend(self._bus.client, self._waiting())
+        await extend_ack_timeouts(self._bus.client, self._waiting())
 
     async def finish(self, seconds: float) -> None:
         """Wait at most `seconds` for running batches; return the waiting messages."""
@@ -230,7 +230,7 @@ class LanedMessages:
         if not replies:
             return
         try:
-            await hand_back(self._bus.client, replies)
+            await redeliver_later(self._bus.client, replies)
         except (NatsError, OSError) as error:  # they are delivered again
             log.warning("%s cannot return messages to the stream: %r", self._lanes.name, error)
 

@@ -1,13 +1,14 @@
 """The outbox: events are written in the transaction that causes them.
 
-`add` runs inside the transaction. `publish_stored` runs after it and publishes the entries of this
-process. The lease holder sweeps entries that remain after a crash. A document is deleted only when
-the bus has acknowledged its entries. JetStream or the reader drops duplicates by message id.
+`store_entries` runs inside the transaction. `publish_stored` runs after it and publishes the
+entries of this process. The lease holder sweeps entries that remain after a crash. A document is
+deleted only when the bus has acknowledged its entries. JetStream or the reader drops duplicates by
+message id.
 The entries of a transaction form one document per tenant: `{_id, at, tenant?, entries: [{subject,
-payload, stream, headers, id?, withdrawn?}]}`, with the fields of `UNREADABLE`. If one stream
+payload, stream, headers, id?, withdrawn?}]}`, with the fields of `UNREADABLE_FIELDS`. If one stream
 accepts its entries and another does not, the accepted ones become `withdrawn`.
-`send` publishes entries, and stores only events that the bus does not accept. It is for changes
-whose own repetition publishes the entries again after a crash.
+`publish_or_store` publishes entries, and stores only events that the bus does not accept. It is for
+changes whose own repetition publishes the entries again after a crash.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from bson import ObjectId
 from opentelemetry import metrics
 
 from libs.common.bus.connection import Bus, publish_each
-from libs.common.bus.publishing import OutgoingMessage, chunks
+from libs.common.bus.publishing import OutgoingMessage, split_messages
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 from libs.common.scheduling.turns import Steps, take_turns
 from libs.common.store.mongo import Database, Session, StoreError
@@ -30,7 +31,7 @@ from libs.common.telemetry.tracing import trace_header
 
 log = logging.getLogger(__name__)
 
-EVENTS = "event"
+EVENT_WORD = "event"
 """The first word of the subjects of the stream `EVENTS`, which accepts atomic batches."""
 IDLE_SWEEP_SECONDS = 10.0
 """Seconds between sweeps while no document remains."""
@@ -38,7 +39,7 @@ MIN_AGE_SECONDS = 2.0
 """Seconds after which a sweep publishes an entry, and between sweeps while documents remain."""
 ENTRIES_PER_DOCUMENT, MAX_DOCUMENT_BYTES = 500, 4 * 1024**2
 """Maximum entries and bytes of a document; a single larger entry is allowed."""
-UNREADABLE = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
+UNREADABLE_FIELDS = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
 """Fields that make an entry unreadable for version 0.1, which keeps the document for a later
 one."""
 CONCURRENT_TENANTS, DOCUMENTS_PER_STEP = 4, 20
@@ -72,17 +73,19 @@ class Outbox:
         self._bus = bus
         self._wake = asyncio.Event()
 
-    async def add(self, entries: Sequence[OutboxEntry], session: Session) -> list[dict[str, Any]]:
+    async def store_entries(
+        self, entries: Sequence[OutboxEntry], session: Session
+    ) -> list[dict[str, Any]]:
         """Write entries in the caller's transaction; return the documents for `publish_stored`.
 
         Raises `TooLarge` for an entry above the limit of the bus.
         """
-        if documents := self.build(entries):
+        if documents := self.build_documents(entries):
             await self._entries.insert_many(documents, session=session)
         return documents
 
-    def build(self, entries: Sequence[OutboxEntry]) -> list[dict[str, Any]]:
-        """Return the documents of entries for `send`.
+    def build_documents(self, entries: Sequence[OutboxEntry]) -> list[dict[str, Any]]:
+        """Return the documents of entries for `publish_or_store`.
 
         An entry without a tenant, such as a command to a device, belongs to the tenant of the
         previous entry. Raises `TooLarge` for an entry above the limit of the bus.
@@ -93,7 +96,7 @@ class Outbox:
             self._bus.check_message_size(
                 entry.subject, entry.payload, _add_header_placeholders(headers | entry.headers)
             )
-            tenant = _tenant(entry.subject) or tenant
+            tenant = _event_tenant(entry.subject) or tenant
             groups[tenant].append(entry)
         now = datetime.now(UTC)
         return [
@@ -103,10 +106,10 @@ class Outbox:
                 "entries": [_stored_entry(entry, headers) for entry in chunk],
             }
             | ({"tenant": tenant} if tenant else {})
-            | UNREADABLE
+            | UNREADABLE_FIELDS
             for tenant, group in groups.items()
             # events last, because version 0.1 publishes all entries like the first one
-            for chunk in chunks(
+            for chunk in split_messages(
                 sorted(group, key=_is_event), ENTRIES_PER_DOCUMENT, MAX_DOCUMENT_BYTES
             )
         ]
@@ -119,7 +122,7 @@ class Outbox:
             log.warning("outbox: %s; the sweep will publish it", error)
             self._sweep_soon()
 
-    async def send(self, documents: Sequence[dict[str, Any]]) -> bool:
+    async def publish_or_store(self, documents: Sequence[dict[str, Any]]) -> bool:
         """Publish documents that are not stored; after a failure, store their events.
 
         The caller sends other messages again. If the result is False, the events are not stored
@@ -133,7 +136,7 @@ class Outbox:
             document["entries"] = [
                 entry
                 for entry in document["entries"]
-                if _stream(entry["subject"]) == EVENTS and not _is_done(entry)
+                if _stream_word(entry["subject"]) == EVENT_WORD and not _is_done(entry)
             ]
         try:
             if remaining := [document for document in documents if document["entries"]]:
@@ -218,8 +221,10 @@ class Outbox:
             for number, entry in enumerate(_entries(document)):
                 message_id = f"{document['_id']}-{number}" if number else str(document["_id"])
                 if not _is_done(entry):
-                    groups[_stream(entry["subject"])].append((entry.get("id", message_id), entry))
-        groups = dict(sorted(groups.items(), key=lambda group: group[0] != EVENTS))
+                    groups[_stream_word(entry["subject"])].append(
+                        (entry.get("id", message_id), entry)
+                    )
+        groups = dict(sorted(groups.items(), key=lambda group: group[0] != EVENT_WORD))
         outcomes = await asyncio.gather(
             *map(self._publish_group, groups, groups.values()), return_exceptions=True
         )
@@ -259,7 +264,7 @@ class Outbox:
             for key, entry in fitting
             if entry["stream"]
         ]
-        if name == EVENTS:
+        if name == EVENT_WORD:
             await publish_each(self._bus, streamed)
         else:
             await asyncio.gather(*map(self._publish_one, streamed))
@@ -268,19 +273,19 @@ class Outbox:
                 await self._bus.publish_core(entry["subject"], entry["payload"], entry["headers"])
 
 
-def _stream(subject: str) -> str:
+def _stream_word(subject: str) -> str:
     """Return the first word of a subject, which identifies its stream."""
     return subject.partition(".")[0]
 
 
-def _tenant(subject: str) -> str:
+def _event_tenant(subject: str) -> str:
     """Return the tenant of an event's subject; empty for other subjects."""
     stream, _, rest = subject.partition(".")
-    return rest.partition(".")[0] if stream == EVENTS else ""
+    return rest.partition(".")[0] if stream == EVENT_WORD else ""
 
 
 def _is_event(entry: OutboxEntry) -> bool:
-    return _stream(entry.subject) == EVENTS
+    return _stream_word(entry.subject) == EVENT_WORD
 
 
 def _is_done(entry: dict[str, Any]) -> bool:

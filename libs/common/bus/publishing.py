@@ -21,7 +21,7 @@ from nats.errors import ConnectionClosedError, OutboundBufferLimitError
 
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
 
-PREAMBLE = b"NATS/1.0\r\n"
+HEADER_PREAMBLE = b"NATS/1.0\r\n"
 
 
 def ack_frame(message: Msg) -> bytes:
@@ -61,7 +61,7 @@ def _encode_headers(headers: Mapping[str, str] | None) -> bytes:
     if not headers:
         return b""
     lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-    return PREAMBLE + lines.encode() + b"\r\n"
+    return HEADER_PREAMBLE + lines.encode() + b"\r\n"
 
 
 async def write_frames(client: Client, frames: Iterable[bytes]) -> None:
@@ -78,32 +78,32 @@ async def acknowledge(client: Client, messages: Iterable[Msg]) -> None:
     await write_frames(client, map(ack_frame, messages))
 
 
-async def extend(client: Client, messages: Iterable[Msg]) -> None:
+async def extend_ack_timeouts(client: Client, messages: Iterable[Msg]) -> None:
     """Restart the acknowledgement timeout of JetStream messages, all in one write."""
     await write_frames(
         client, (b"PUB %s 4\r\n+WPI\r\n" % message.reply.encode() for message in messages)
     )
 
 
-async def hand_back(client: Client, replies: Mapping[str, float]) -> None:
+async def redeliver_later(client: Client, replies: Mapping[str, float]) -> None:
     """Send a NAK for each reply subject; JetStream redelivers after its delay in seconds."""
-    await write_frames(client, (_hand_back_frame(*item) for item in replies.items()))
+    await write_frames(client, (_nak_frame(*item) for item in replies.items()))
 
 
-def _hand_back_frame(reply: str, seconds: float) -> bytes:
+def _nak_frame(reply: str, seconds: float) -> bytes:
     payload = b'-NAK {"delay": %d}' % int(seconds * 1e9)
     return b"PUB %s %d\r\n%s\r\n" % (reply.encode(), len(payload), payload)
 
 
-PUBLISH_TIMEOUT = 5.0
+PUBLISH_TIMEOUT_SECONDS = 5.0
 """Seconds to wait for JetStream's acknowledgement."""
-IN_FLIGHT = 512
+MAX_UNACKNOWLEDGED = 512
 """Maximum number of unacknowledged messages of one call."""
-MESSAGE_TOO_LARGE = 10054
+MESSAGE_TOO_LARGE_CODE = 10054
 """JetStream's error code for a message above the limit of a stream."""
-DUPLICATE_IN_BATCH = 10201
+DUPLICATE_IN_BATCH_CODE = 10201
 """JetStream's error code for a batch with a message id that the stream already has."""
-FULL_SUBJECT = "messages per subject exceeded"
+FULL_SUBJECT_ERROR = "messages per subject exceeded"
 """JetStream's error text for a subject with too many messages; its code (10077) is ambiguous."""
 MAX_WRITE_BYTES = 16 * 1024**2
 """Maximum bytes of one write; a complete HTTP request fits."""
@@ -138,7 +138,7 @@ class _Sized(Protocol):
 M = TypeVar("M", bound=_Sized)
 
 
-def chunks(
+def split_messages(
     messages: Sequence[M], maximum: int, max_bytes: int = MAX_WRITE_BYTES
 ) -> Iterator[Sequence[M]]:
     """Yield parts of at most `maximum` messages and `max_bytes` bytes, in order.
@@ -155,14 +155,14 @@ def chunks(
         yield messages[first:]
 
 
-class _Flight:
+class _PendingAcks:
     """A group of messages that wait for their acknowledgements."""
 
     def __init__(self, messages: int) -> None:
         self._left = messages
         self.landed = asyncio.get_running_loop().create_future()
 
-    def land(self, answer: bytes) -> None:
+    def receive_ack(self, answer: bytes) -> None:
         """Process an acknowledgement, or a rejection, which ends the wait."""
         self._left -= 1
         if self.landed.done():
@@ -183,11 +183,11 @@ class Publisher:
         self._client = client
         self._inbox = ""
         self._numbers = count()
-        self._flights: dict[str, _Flight] = {}
+        self._flights: dict[str, _PendingAcks] = {}
         """Groups by the last token of the reply subject of their acknowledgements."""
 
     async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Publish up to `IN_FLIGHT` messages; return when every message is acknowledged.
+        """Publish up to `MAX_UNACKNOWLEDGED` messages; return when every message is acknowledged.
 
         Raises the error of the first rejected message (see `check_ack`), `NatsError` or
         `TimeoutError`. Raises `TooLarge`, and publishes nothing, for a message above the server's
@@ -199,13 +199,13 @@ class Publisher:
             raise OutboundBufferLimitError
         if not self._inbox:
             await self._listen()
-        flight = _Flight(len(messages))
+        flight = _PendingAcks(len(messages))
         names = [str(next(self._numbers)) for _ in messages]
         frames = [self._build_frame(*item) for item in zip(messages, names, strict=True)]
         self._flights.update(dict.fromkeys(names, flight))
         try:
             await write_frames(self._client, frames)
-            async with asyncio.timeout(PUBLISH_TIMEOUT):
+            async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
                 await flight.landed
         finally:
             for name in names:
@@ -225,7 +225,7 @@ class Publisher:
     async def _receive_ack(self, message: Msg) -> None:
         flight = self._flights.get(message.subject.rpartition(".")[2])
         if flight is not None:
-            flight.land(message.data)
+            flight.receive_ack(message.data)
 
 
 class _Fault(msgspec.Struct):
@@ -249,10 +249,10 @@ def check_ack(data: bytes) -> None:
     fault = _ack_decoder.decode(data).error if data else _Fault(description="no stream takes them")
     if fault is None:
         return
-    if fault.err_code == DUPLICATE_IN_BATCH:
+    if fault.err_code == DUPLICATE_IN_BATCH_CODE:
         raise DuplicateInBatch(fault.description)
-    if fault.err_code == MESSAGE_TOO_LARGE:
+    if fault.err_code == MESSAGE_TOO_LARGE_CODE:
         raise TooLarge(f"the stream does not take it: {fault.description}")
-    if FULL_SUBJECT in fault.description:
+    if FULL_SUBJECT_ERROR in fault.description:
         raise TooManyRequests("too many messages of this kind wait to be stored", retry_after=1.0)
     raise Unavailable(f"the bus does not accept messages: {fault.description}")

@@ -18,15 +18,15 @@ from nats.js.api import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
 from nats.js.errors import APIError, NotFoundError
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.streams import COPIED_FROM
-from libs.common.bus.subjects import partition_of_event
+from libs.common.bus.streams import COPY_SOURCE_HEADER
+from libs.common.bus.subjects import event_partition_number
 from libs.common.errors import Unavailable
 
 READER_PREFIX = "look-"
 """Prefix of the names of temporary consumers, each of which exists for a single read."""
-IDLE_SECONDS = 10.0
+READER_IDLE_SECONDS = 10.0
 """Seconds after which nats-server deletes a consumer that its process did not delete."""
-TIMEOUT = 5.0
+READ_TIMEOUT_SECONDS = 5.0
 """Seconds that reading may take."""
 MESSAGES_PER_REQUEST = 50
 """Messages per request: at most 64 KiB of payload each."""
@@ -53,14 +53,16 @@ async def read_newest(
         if not state.messages or end <= state.first_seq:
             return []
         reader = _Reader(bus, stream, subjects, end)
-        return (await reader.read(await reader.start(state.first_seq, maximum)))[-maximum:][::-1]
+        return (await reader.read(await reader.find_start(state.first_seq, maximum)))[-maximum:][
+            ::-1
+        ]
     except (NatsError, APIError, TimeoutError) as error:
         raise Unavailable(f"{stream} cannot be read: {error!r}") from error
 
 
-CACHE_SECONDS = 10.0
+PARTITIONS_CACHE_SECONDS = 10.0
 """Seconds for which the number of partitions is cached."""
-STREAM_BITS = 44
+SEQUENCE_BITS = 44
 """Number of bits of a sequence in its stream; higher bits contain the number of the stream."""
 
 
@@ -73,16 +75,16 @@ async def read_newest_events(
     events now is read first. Raises `Unavailable` when the bus does not answer.
     """
     try:
-        partitions = await bus.read_partitions(CACHE_SECONDS)
+        partitions = await bus.read_partitions(PARTITIONS_CACHE_SECONDS)
     except (NatsError, APIError, TimeoutError) as error:
         raise Unavailable(f"the partitions of events are unknown: {error!r}") from error
     streams = partitions.streams
-    current = 1 + partition_of_event(subjects[0], partitions.used) if partitions.used > 1 else 0
+    current = 1 + event_partition_number(subjects[0], partitions.used) if partitions.used > 1 else 0
     order = sorted(range(len(streams)), key=lambda number: (number != current, -number))
     end: int | None = None
     if before is not None:
-        order = order[order.index(min(before >> STREAM_BITS, len(streams) - 1)) :]
-        end = before % 2**STREAM_BITS
+        order = order[order.index(min(before >> SEQUENCE_BITS, len(streams) - 1)) :]
+        end = before % 2**SEQUENCE_BITS
     messages: list[RetainedMessage] = []
     for number in order:
         while len(messages) < maximum:
@@ -91,9 +93,9 @@ async def read_newest_events(
                 break
             end = newest[-1].sequence
             messages += [
-                retained._replace(sequence=(number << STREAM_BITS) + retained.sequence)
+                retained._replace(sequence=(number << SEQUENCE_BITS) + retained.sequence)
                 for retained in newest
-                if COPIED_FROM not in (retained.message.headers or {})
+                if COPY_SOURCE_HEADER not in (retained.message.headers or {})
             ]
         end = None
     return messages[:maximum]
@@ -101,7 +103,7 @@ async def read_newest_events(
 
 async def count_messages(bus: Bus, stream: str, subject: str) -> int:
     """Return how many messages of a subject a stream retains, without reading them."""
-    return await _Reader(bus, stream, [subject], 0).number(1)
+    return await _Reader(bus, stream, [subject], 0).count_messages(1)
 
 
 class _Reader:
@@ -113,12 +115,12 @@ class _Reader:
         self._subjects = list(subjects)
         self._end = end
 
-    async def start(self, first: int, maximum: int) -> int:
+    async def find_start(self, first: int, maximum: int) -> int:
         """Return a sequence from which `maximum` to twice as many messages (or all) follow."""
-        after = await self.number(self._end)
+        after = await self.count_messages(self._end)
         low, high, guess = first, self._end, first
         while high - low > 1:
-            number = await self.number(guess) - after
+            number = await self.count_messages(guess) - after
             if number > 2 * maximum:
                 low = guess
             elif number < maximum and guess > first:
@@ -137,7 +139,7 @@ class _Reader:
             try:
                 while remaining > 0:
                     for message in await pulled.fetch(
-                        min(remaining, MESSAGES_PER_REQUEST), timeout=TIMEOUT
+                        min(remaining, MESSAGES_PER_REQUEST), timeout=READ_TIMEOUT_SECONDS
                     ):
                         remaining -= 1
                         about = message.metadata
@@ -150,7 +152,7 @@ class _Reader:
                 await pulled.unsubscribe()
         return messages
 
-    async def number(self, start: int) -> int:
+    async def count_messages(self, start: int) -> int:
         """Return the number of messages from sequence `start` on."""
         async with self._consumer(start) as consumer:
             return consumer.num_pending or 0
@@ -164,7 +166,7 @@ class _Reader:
             opt_start_seq=start,
             ack_policy=AckPolicy.NONE,
             filter_subjects=self._subjects,
-            inactive_threshold=IDLE_SECONDS,
+            inactive_threshold=READER_IDLE_SECONDS,
             mem_storage=True,
             num_replicas=1,
         )

@@ -39,21 +39,21 @@ log = logging.getLogger(__name__)
 Q = TypeVar("Q")
 A = TypeVar("A")
 
-TIMEOUT = 5.0
-REQUEST_HEADER = "Thingway-Request"
+CALL_TIMEOUT_SECONDS = 5.0
+REQUEST_ID_HEADER = "Thingway-Request"
 """Header: the id of the HTTP request that caused the call, for the log."""
-TENANT = "Thingway-Tenant"
+TENANT_HEADER = "Thingway-Tenant"
 """Header: the tenant that a request is for; tenants take turns."""
-PATIENCE_HEADER = "Thingway-Patience"
+CALL_TIMEOUT_HEADER = "Thingway-Patience"
 """Header: seconds for which the client waits for the answer."""
-MAX_CONCURRENT = 128
+MAX_CONCURRENT_REQUESTS = 128
 """Concurrent requests of an operation, at most half of them of one tenant."""
 MAX_WAITING_REQUESTS, MAX_WAITING_BYTES = 10_000, 16 * 1024**2
 """Waiting requests of a tenant per operation, and their bytes; more are rejected (429)."""
 
-LONGEST_TEXT = 2000
+MAX_ERROR_LENGTH = 2000
 """Maximum characters of an error message in an answer."""
-_TOO_LARGE = "larger than a message of the bus may be"
+_TOO_LARGE_MESSAGE = "larger than a message of the bus may be"
 
 
 class NoResponders(Unavailable):
@@ -91,7 +91,7 @@ class RpcServer:
         request: type[Q],
         answer: Callable[[Q], Awaitable[Any]],
         *,
-        at_once: int = MAX_CONCURRENT,
+        at_once: int = MAX_CONCURRENT_REQUESTS,
     ) -> None:
         """Answer `rpc.{service}.{operation}` with a JSON `request` or a `RawRequest`.
 
@@ -119,19 +119,19 @@ class RpcServer:
         subject: str,
         request: type[Q],
         answer: Callable[[str, Q], Awaitable[Any]],
-        at_once: int = MAX_CONCURRENT,
+        at_once: int = MAX_CONCURRENT_REQUESTS,
     ) -> None:
         async def handle(message: Request) -> None:
             caller = message.subject.rpartition(".")[2]
             try:
                 decoded = _decode(message, request)
             except INVALID_JSON as error:
-                await message.respond_error("400", str(error)[:LONGEST_TEXT])
+                await message.respond_error("400", str(error)[:MAX_ERROR_LENGTH])
                 return
             try:
                 result = msgspec.json.encode(await answer(caller, decoded))
             except msgspec.DecodeError as error:
-                await message.respond_error("400", str(error)[:LONGEST_TEXT])
+                await message.respond_error("400", str(error)[:MAX_ERROR_LENGTH])
             except (
                 StoreUnavailable,
                 WriteNotAcknowledged,
@@ -143,7 +143,7 @@ class RpcServer:
                 )
                 await message.respond_error("503", "a database does not answer at the moment")
             except ThingwayError as error:
-                text = error.text[:LONGEST_TEXT]
+                text = error.text[:MAX_ERROR_LENGTH]
                 await message.respond_error(str(error.status), text, data=error.code.encode())
             except Exception:
                 log.exception("rpc.%s.%s failed", self._service, operation)
@@ -161,10 +161,10 @@ class RpcServer:
 
         async def answer(message: Request, tenant: str, arrived: float) -> None:
             headers = message.headers or {}
-            names = {"tenant": tenant, "requestId": headers.get(REQUEST_HEADER)}
+            names = {"tenant": tenant, "requestId": headers.get(REQUEST_ID_HEADER)}
             name_lines(**{name: value for name, value in names.items() if value})
             try:
-                if time.monotonic() - arrived > float(headers.get(PATIENCE_HEADER, "inf")):
+                if time.monotonic() - arrived > float(headers.get(CALL_TIMEOUT_HEADER, "inf")):
                     log.warning("%s: the client gave up before its turn", message.subject)
                     return
                 with continue_trace(name, SpanKind.SERVER, read_trace(headers)):
@@ -173,7 +173,7 @@ class RpcServer:
                 log.warning("%s: the answer could not be sent: %r", message.subject, error)
 
         async def receive(message: Request) -> None:
-            tenant = (message.headers or {}).get(TENANT, "")
+            tenant = (message.headers or {}).get(TENANT_HEADER, "")
             lane = tenant if message.subject == name else message.subject.rpartition(".")[2]
             job = partial(answer, message, tenant, time.monotonic())
             try:
@@ -207,14 +207,14 @@ class RpcClient:
         self._bus = bus
 
     async def call(
-        self, subject: str, request: Any, answer: type[A], timeout: float = TIMEOUT
+        self, subject: str, request: Any, answer: type[A], timeout: float = CALL_TIMEOUT_SECONDS
     ) -> A:
         """Call `subject`; raise the error of the service, `Unavailable` or `UpstreamFailed`."""
-        headers = {**trace_header(), PATIENCE_HEADER: f"{timeout:g}"}
+        headers = {**trace_header(), CALL_TIMEOUT_HEADER: f"{timeout:g}"}
         if request_id := line_name("requestId"):
-            headers[REQUEST_HEADER] = request_id
+            headers[REQUEST_ID_HEADER] = request_id
         if tenant := getattr(request, "tenant", None) or line_name("tenant"):
-            headers[TENANT] = tenant
+            headers[TENANT_HEADER] = tenant
         try:
             raw = isinstance(request, RawRequest)
             payload = request.body if raw else msgspec.json.encode(request)
@@ -222,7 +222,7 @@ class RpcClient:
                 subject, payload, timeout=timeout, headers=headers
             )
         except MaxPayloadError as error:
-            raise TooLarge(f"the request to {subject} is {_TOO_LARGE}") from error
+            raise TooLarge(f"the request to {subject} is {_TOO_LARGE_MESSAGE}") from error
         except NoRespondersError as error:
             raise NoResponders(f"no service answers {subject}") from error
         except (NatsError, TimeoutError) as error:
@@ -241,7 +241,7 @@ class RpcClient:
 
 def _decode(message: Request, request: type[Q]) -> Q:
     if request is RawRequest:
-        return cast("Q", RawRequest((message.headers or {}).get(TENANT, ""), message.data))
+        return cast("Q", RawRequest((message.headers or {}).get(TENANT_HEADER, ""), message.data))
     return msgspec.json.decode(message.data or b"{}", type=request)
 
 
@@ -250,7 +250,7 @@ async def _respond(message: Request, answer: bytes) -> None:
         await message.respond(answer)
     except MaxPayloadError:
         await message.respond_error(
-            str(TooLarge.status), f"the answer is {_TOO_LARGE}", data=TooLarge.code.encode()
+            str(TooLarge.status), f"the answer is {_TOO_LARGE_MESSAGE}", data=TooLarge.code.encode()
         )
 
 

@@ -30,19 +30,19 @@ from nats.js.api import (
 )
 from nats.js.errors import BadRequestError, NotFoundError
 
-from libs.common.bus.subjects import OUTSIDE_TOPICS, partitioned
+from libs.common.bus.subjects import EXTERNAL_TOPICS, partitioned_uplink_subject
 
 log = logging.getLogger(__name__)
 
 DAY = 86_400.0
-NAME_IN_USE = 10058
+STREAM_EXISTS_CODE = 10058
 """JetStream's error code for a stream that already exists."""
 UPLINK, EVENTS, DEAD, MQTT = "UPLINK", "EVENTS", "DEAD", "$MQTT_msgs"
 RETAINED, SESSIONS = "$MQTT_rmsgs", "$MQTT_sess"
 
 ANY_EVENT = "event.>"
 
-MAX_UNSTORED = 10_000
+MAX_UPLINKS_PER_SUBJECT = 10_000
 """Messages of a subject that may wait in `UPLINK`; more are rejected.
 
 A subject has the messages of one device, channel and protocol.
@@ -69,14 +69,14 @@ def _retained_stream(
     )
 
 
-STREAMS: dict[str, StreamConfig] = {
+STREAM_CONFIGS: dict[str, StreamConfig] = {
     MQTT: StreamConfig(
         name=MQTT,
         description="QoS 1 messages on their way to MQTT devices",
         subjects=[
             "$MQTT.msgs.thing.*.down",
             "$MQTT.msgs.thing.*.down.>",
-            f"$MQTT.msgs.{OUTSIDE_TOPICS}",  # no consumer: only acknowledged
+            f"$MQTT.msgs.{EXTERNAL_TOPICS}",  # no consumer: only acknowledged
         ],
         retention=RetentionPolicy.INTEREST,
         discard=DiscardPolicy.NEW,
@@ -113,7 +113,7 @@ STREAMS: dict[str, StreamConfig] = {
         allow_atomic=True,
         max_msgs=20_000_000,
         max_bytes=8 * 1024**3,
-        max_msgs_per_subject=MAX_UNSTORED,
+        max_msgs_per_subject=MAX_UPLINKS_PER_SUBJECT,
         discard_new_per_subject=True,
         duplicate_window=120,
     ),
@@ -127,55 +127,60 @@ STREAMS: dict[str, StreamConfig] = {
 
 
 MAX_PARTITIONS = 16
-Partitions = Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
-UPLINK_PARTITIONS: dict[str, StreamConfig] = {
-    f"{UPLINK}_{number}": STREAMS[UPLINK].evolve(
+PartitionCount = Annotated[int, msgspec.Meta(ge=1, le=MAX_PARTITIONS)]
+UPLINK_PARTITION_CONFIGS: dict[str, StreamConfig] = {
+    f"{UPLINK}_{number}": STREAM_CONFIGS[UPLINK].evolve(
         name=f"{UPLINK}_{number}",
-        description=f"{STREAMS[UPLINK].description}; partition {number}",
-        subjects=[f"{prefix}{partitioned('*', '*', number)}" for prefix in ("", "$MQTT.msgs.")],
+        description=f"{STREAM_CONFIGS[UPLINK].description}; partition {number}",
+        subjects=[
+            f"{prefix}{partitioned_uplink_subject('*', '*', number)}"
+            for prefix in ("", "$MQTT.msgs.")
+        ],
     )
     for number in range(MAX_PARTITIONS)
 }
-UPLINKS = (UPLINK, *UPLINK_PARTITIONS)
+UPLINK_STREAM_NAMES = (UPLINK, *UPLINK_PARTITION_CONFIGS)
 
 
-def restored_event(stream: str) -> str:
+def restored_event_subject(stream: str) -> str:
     """Return the subject of messages that fill the gaps of a restored stream of events."""
     return f"events.restored.{stream}"
 
 
-def event_partition(number: int, partitions: int) -> StreamConfig:
+def event_partition_config(number: int, partitions: int) -> StreamConfig:
     """Return the configuration of one of several partitions of events.
 
     One that is not used any more (`number` >= `partitions`) accepts no events.
     """
     name = f"{EVENTS}_{number}"
-    config = STREAMS[EVENTS].evolve(
-        name=name, description=f"Events; partition {number}", subjects=[restored_event(name)]
+    config = STREAM_CONFIGS[EVENTS].evolve(
+        name=name,
+        description=f"Events; partition {number}",
+        subjects=[restored_event_subject(name)],
     )
     if number >= partitions:
         return config
     accepted = f"events.{partitions}.{number}.{ANY_EVENT}"
     return config.evolve(
-        subjects=[accepted, restored_event(name)],
+        subjects=[accepted, restored_event_subject(name)],
         subject_transform=SubjectTransform(accepted, ANY_EVENT),
         republish=RePublish(ANY_EVENT, ANY_EVENT),
     )
 
 
-EVENT_PARTITIONS = tuple(f"{EVENTS}_{number}" for number in range(MAX_PARTITIONS))
-EVENT_READERS = ("alarm-notifications", "alarms", "auth", "management", "workflow")
+EVENT_PARTITION_NAMES = tuple(f"{EVENTS}_{number}" for number in range(MAX_PARTITIONS))
+EVENT_CONSUMERS = ("alarm-notifications", "alarms", "auth", "management", "workflow")
 """The durable consumers of services in the streams of events."""
-COPIED_FROM = "Nats-Stream-Source"
+COPY_SOURCE_HEADER = "Nats-Stream-Source"
 """The header of an event that `EVENTS` has copied from a partition."""
-_USED, _CREATED = "partitions", "created-partitions"
+_PARTITIONS_KEY, _CREATED_PARTITIONS_KEY = "partitions", "created-partitions"
 """Metadata of `EVENTS`: the partitions in use, and those that were ever created."""
-_KNOWN = STREAMS | UPLINK_PARTITIONS
+_ALL_STREAM_CONFIGS = STREAM_CONFIGS | UPLINK_PARTITION_CONFIGS
 
 
-def uplink_streams(partitions: int) -> list[str]:
+def uplink_stream_names(partitions: int) -> list[str]:
     """Return the streams of device messages: `UPLINK`, and one per partition if several."""
-    return [UPLINK, *list(UPLINK_PARTITIONS)[: partitions if partitions > 1 else 0]]
+    return [UPLINK, *list(UPLINK_PARTITION_CONFIGS)[: partitions if partitions > 1 else 0]]
 
 
 class EventPartitions(NamedTuple):
@@ -188,13 +193,15 @@ class EventPartitions(NamedTuple):
     @property
     def streams(self) -> list[str]:
         """Return the streams with events."""
-        return [EVENTS, *EVENT_PARTITIONS[: self.created]]
+        return [EVENTS, *EVENT_PARTITION_NAMES[: self.created]]
 
 
 async def read_event_partitions(js: JetStreamContext) -> EventPartitions:
     """Return the partitions of events, which the metadata of `EVENTS` has."""
     metadata = (await js.stream_info(EVENTS)).config.metadata or {}
-    return EventPartitions(int(metadata.get(_USED, 1)), int(metadata.get(_CREATED, 0)))
+    return EventPartitions(
+        int(metadata.get(_PARTITIONS_KEY, 1)), int(metadata.get(_CREATED_PARTITIONS_KEY, 0))
+    )
 
 
 async def set_event_partitions(
@@ -211,17 +218,17 @@ async def set_event_partitions(
         return before
     active = partitions if partitions > 1 else 0
     for number in range(max(active, created)):
-        config = event_partition(number, active).evolve(num_replicas=replicas)
-        if await _stream_exists(js, EVENT_PARTITIONS[number]):
-            held = (await js.stream_info(EVENT_PARTITIONS[number])).config
+        config = event_partition_config(number, active).evolve(num_replicas=replicas)
+        if await _stream_exists(js, EVENT_PARTITION_NAMES[number]):
+            held = (await js.stream_info(EVENT_PARTITION_NAMES[number])).config
             await js.update_stream(config.evolve(num_replicas=held.num_replicas))
         else:
             await js.add_stream(config)
     held = (await js.stream_info(EVENTS)).config
-    counts = {_USED: str(partitions), _CREATED: str(max(active, created))}
+    counts = {_PARTITIONS_KEY: str(partitions), _CREATED_PARTITIONS_KEY: str(max(active, created))}
     await js.update_stream(
         held.evolve(
-            subjects=[restored_event(EVENTS) if active else ANY_EVENT],
+            subjects=[restored_event_subject(EVENTS) if active else ANY_EVENT],
             metadata={**(held.metadata or {}), **counts},
         )
     )
@@ -229,24 +236,26 @@ async def set_event_partitions(
     return EventPartitions(partitions, max(active, created))
 
 
-_BOUNDS = ("max_age", "max_msgs", "max_bytes")
-_PER_SUBJECT = ("max_msgs_per_subject", "discard_new_per_subject")
+_LIMIT_FIELDS = ("max_age", "max_msgs", "max_bytes")
+_SUBJECT_LIMIT_FIELDS = ("max_msgs_per_subject", "discard_new_per_subject")
 
 
-async def complete_streams(js: JetStreamContext, replicas: int) -> None:
+async def add_missing_stream_settings(js: JetStreamContext, replicas: int) -> None:
     """Add missing limits, subjects and replicas to existing streams.
 
     Replicas are never removed: an operator may want more for a stream.
     """
-    for name, wanted_config in _KNOWN.items():
-        if name in UPLINK_PARTITIONS and not await _stream_exists(js, name):
+    for name, wanted_config in _ALL_STREAM_CONFIGS.items():
+        if name in UPLINK_PARTITION_CONFIGS and not await _stream_exists(js, name):
             continue
         config = (await js.stream_info(name)).config
-        lacking = {bound for bound in _BOUNDS if (getattr(config, bound) or 0) <= 0}
-        lacking |= {bound for bound in _PER_SUBJECT if not config.discard_new_per_subject}
+        lacking = {bound for bound in _LIMIT_FIELDS if (getattr(config, bound) or 0) <= 0}
+        lacking |= {bound for bound in _SUBJECT_LIMIT_FIELDS if not config.discard_new_per_subject}
         changes = {bound: value for bound in lacking if (value := getattr(wanted_config, bound))}
         missing = set(wanted_config.subjects or ()) - set(config.subjects or ())
-        if missing and not (name == EVENTS and config.metadata and _USED in config.metadata):
+        if missing and not (
+            name == EVENTS and config.metadata and _PARTITIONS_KEY in config.metadata
+        ):
             changes["subjects"] = [*(config.subjects or ()), *sorted(missing)]
         if (config.num_replicas or 1) < replicas:
             changes["num_replicas"] = replicas
@@ -255,35 +264,35 @@ async def complete_streams(js: JetStreamContext, replicas: int) -> None:
             log.info("stream %s is changed: %s", name, changes)
 
 
-async def ensure_streams(
-    js: JetStreamContext, replicas: int, names: Collection[str] = STREAMS
+async def create_missing_streams(
+    js: JetStreamContext, replicas: int, names: Collection[str] = STREAM_CONFIGS
 ) -> None:
     """Create missing streams, each on `replicas` servers; leave existing ones unchanged."""
-    for name, config in _KNOWN.items():
+    for name, config in _ALL_STREAM_CONFIGS.items():
         if name not in names or await _stream_exists(js, name):
             continue
         try:
             await js.add_stream(config.evolve(num_replicas=replicas))
         except BadRequestError as error:
-            if error.err_code != NAME_IN_USE:
+            if error.err_code != STREAM_EXISTS_CODE:
                 raise
             log.info("stream %s was created by another process: %s", name, error.description)
 
 
-async def ensure_uplinks(js: JetStreamContext, replicas: int, partitions: int) -> list[str]:
+async def create_uplink_streams(js: JetStreamContext, replicas: int, partitions: int) -> list[str]:
     """Create the streams of `partitions`, none for 1; return the existing streams.
 
     Streams of former partitions are included, so that their messages are processed as well.
     """
     if partitions > 1:
-        await ensure_streams(js, replicas, list(UPLINK_PARTITIONS)[:partitions])
-    return await find_uplinks(js)
+        await create_missing_streams(js, replicas, list(UPLINK_PARTITION_CONFIGS)[:partitions])
+    return await find_uplink_streams(js)
 
 
-async def find_uplinks(js: JetStreamContext, partitions: int = 1) -> list[str]:
+async def find_uplink_streams(js: JetStreamContext, partitions: int = 1) -> list[str]:
     """Return the streams of `partitions`, and those of former partitions that exist."""
-    used = uplink_streams(partitions)
-    return [name for name in UPLINKS if name in used or await _stream_exists(js, name)]
+    used = uplink_stream_names(partitions)
+    return [name for name in UPLINK_STREAM_NAMES if name in used or await _stream_exists(js, name)]
 
 
 async def _stream_exists(js: JetStreamContext, name: str) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from zlib import crc32
 
-EVENT = "event."
+EVENT_PREFIX = "event."
 """The beginning of the subject of each event."""
 
 
@@ -16,17 +16,17 @@ def is_token(text: str) -> bool:
     return bool(text) and text.isascii() and text.isprintable() and not set(text) & set(" .*>/+#$")
 
 
-def up(sn: str, channel: str) -> str:
+def uplink_subject(sn: str, channel: str) -> str:
     """Return `thing.{sn}.up.{report|event|reply}`: a message from a device."""
     return f"thing.{sn}.up.{channel}"
 
 
-def partitioned(sn: str, channel: str, partition: object) -> str:
+def partitioned_uplink_subject(sn: str, channel: str, partition: object) -> str:
     """Return `uplink.{partition}.{sn}.{channel}`, to which nats-server maps `thing.{sn}.up`."""
     return f"uplink.{partition}.{sn}.{channel}"
 
 
-def partition_of_event(subject: str, partitions: int) -> int:
+def event_partition_number(subject: str, partitions: int) -> int:
     """Return the partition of an event, a number from 0.
 
     It depends on the fourth token of the subject: the id of the device, if it has one.
@@ -34,9 +34,9 @@ def partition_of_event(subject: str, partitions: int) -> int:
     return crc32("".join(subject.split(".", 4)[3:4]).encode()) % partitions
 
 
-def partitioned_event(subject: str, partitions: int) -> str:
+def partitioned_event_subject(subject: str, partitions: int) -> str:
     """Return `events.{partitions}.{partition}.{subject}`, on which a partition stores an event."""
-    return f"events.{partitions}.{partition_of_event(subject, partitions)}.{subject}"
+    return f"events.{partitions}.{event_partition_number(subject, partitions)}.{subject}"
 
 
 def partition_prefix(subject: str) -> str:
@@ -44,7 +44,7 @@ def partition_prefix(subject: str) -> str:
     return ".".join(subject.split(".", 3)[:3]) if subject.startswith("events.") else ""
 
 
-def down_command(sn: str) -> str:
+def command_subject(sn: str) -> str:
     """Return `thing.{sn}.down.command`: a command to a device."""
     return f"thing.{sn}.down.command"
 
@@ -74,7 +74,7 @@ def alarm_event(tenant: str, device_id: int, change: str) -> str:
     return f"event.{tenant}.alarm.{device_id}.{change}"
 
 
-def look_event(tenant: str, device_id: object) -> str:
+def alarm_check_event(tenant: str, device_id: object) -> str:
     """Return `event.{tenant}.look.{deviceId}`: `device` requests a check of alarm rules."""
     return f"event.{tenant}.look.{device_id}"
 
@@ -89,26 +89,26 @@ def workflow_event(tenant: str, flow_id: int, change: str) -> str:
     return f"event.{tenant}.workflow.{flow_id}.{change}"
 
 
-def dead_uplink(sn: str) -> str:
+def dead_uplink_subject(sn: str) -> str:
     """Return `dead.uplink.{sn}`: a rejected message of a device."""
     return f"dead.uplink.{sn}"
 
 
-def wakeup(service: str) -> str:
+def wakeup_subject(service: str) -> str:
     """Return `wakeup.{service}`: a process of a service has given its loops new work."""
     return f"wakeup.{service}"
 
 
-OUTSIDE_TOPICS = "beaver-iot.*.>"
+EXTERNAL_TOPICS = "beaver-iot.*.>"
 """Messages of external MQTT clients (not devices) to flows."""
 
 
-def outside_topics(access_key: str) -> str:
+def external_topics(access_key: str) -> str:
     """Return `beaver-iot.{access key}.>`: messages of clients with a credential of a tenant."""
     return f"beaver-iot.{access_key}.>"
 
 
-def outside_topic(subject: str) -> tuple[str, str]:
+def split_external_subject(subject: str) -> tuple[str, str]:
     """Return the access key and the MQTT topic of a message of an external MQTT client.
 
     In a subject, nats-server replaces a topic separator by a dot, a dot by two slashes, and an
@@ -119,9 +119,9 @@ def outside_topic(subject: str) -> tuple[str, str]:
     return access_key, "/".join(levels)
 
 
-MAX_LISTED = 16
+MAX_FILTERED_TENANTS = 16
 """Maximum tenants whose events a consumer selects, as nats-server compares all pairs of filters."""
-NO_EVENT = "event.none"
+UNUSED_EVENT_SUBJECT = "event.none"
 """A subject of the stream `EVENTS` that no message has."""
 
 
@@ -130,9 +130,9 @@ def event_filters(tenants: Collection[str], patterns: Sequence[str]) -> tuple[st
 
     `patterns` begin with `event.*.`.
     """
-    if len(tenants) > MAX_LISTED:
+    if len(tenants) > MAX_FILTERED_TENANTS:
         return tuple(patterns)
     return (
         *(pattern.replace("*", tenant, 1) for tenant in sorted(tenants) for pattern in patterns),
-        NO_EVENT,
+        UNUSED_EVENT_SUBJECT,
     )

@@ -17,7 +17,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from libs.common.bus.connection import Bus
-from libs.common.bus.subjects import wakeup
+from libs.common.bus.subjects import wakeup_subject
 from libs.common.errors import Unavailable
 from libs.common.jobs import seconds_to_tick, wait_for_event
 
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 BEAT_SECONDS, MIN_BEAT_SECONDS = 1.0, 0.2
 """Seconds between two messages of a process: while nothing changes, and the minimum."""
-SILENCE_SECONDS = 2.5
+MAX_SILENCE_SECONDS = 2.5
 """Seconds without a message after which a process counts as silent."""
 
 
-class Changes(msgspec.Struct):
+class ChangeCounts(msgspec.Struct):
     """How often a process has changed each topic."""
 
     process: str
@@ -41,15 +41,15 @@ class Wakeups:
 
     def __init__(self, bus: Bus, service: str) -> None:
         self._bus = bus
-        self._subject = wakeup(service)
-        self._own = Changes(uuid4().hex, {})
+        self._subject = wakeup_subject(service)
+        self._own = ChangeCounts(uuid4().hex, {})
         self._others: dict[str, dict[str, int]] = {}
         self._silent_at: dict[str, float] = {}
         """Monotonic time at which a process counts as silent."""
         self._events: dict[str, WeakSet[asyncio.Event]] = defaultdict(WeakSet)
         self._changed = asyncio.Event()
 
-    def event(self, topic: str) -> asyncio.Event:
+    def create_event(self, topic: str) -> asyncio.Event:
         """Return a new event, which is set whenever the topic changes."""
         self._events[topic].add(event := asyncio.Event())
         return event
@@ -62,7 +62,7 @@ class Wakeups:
 
     async def run(self) -> None:
         """Publish the changes of this process and receive those of others, for ever."""
-        self._silent_at[self._own.process] = time.monotonic() + SILENCE_SECONDS
+        self._silent_at[self._own.process] = time.monotonic() + MAX_SILENCE_SECONDS
         await self._bus.client.subscribe(self._subject, cb=self._receive)
         await self.publish()
 
@@ -88,8 +88,8 @@ class Wakeups:
 
     def receive(self, payload: bytes) -> None:
         """Wake the loops of topics that a process has changed since its last message."""
-        changes = msgspec.json.decode(payload, type=Changes)
-        self._silent_at[changes.process] = time.monotonic() + SILENCE_SECONDS
+        changes = msgspec.json.decode(payload, type=ChangeCounts)
+        self._silent_at[changes.process] = time.monotonic() + MAX_SILENCE_SECONDS
         if changes.process != self._own.process:
             known_counts = self._others.get(changes.process, {})
             self._others[changes.process] = changes.topics
@@ -106,7 +106,7 @@ class Wakeups:
             self._others.pop(process, None)
             del self._silent_at[process]
             if process == self._own.process:
-                self._silent_at[process] = now + SILENCE_SECONDS
+                self._silent_at[process] = now + MAX_SILENCE_SECONDS
             for topic in self._events:
                 self._wake(topic)
 

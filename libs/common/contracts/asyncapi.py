@@ -16,7 +16,7 @@ import msgspec
 from libs.common.bus.subjects import (
     alarm_event,
     auth_event,
-    dead_uplink,
+    dead_uplink_subject,
     device_event,
     service_event,
     task_event,
@@ -26,7 +26,7 @@ from libs.common.bus.subjects import (
 from libs.common.contracts import events
 from libs.common.glossary import add_descriptions
 
-VERSION = "1.0.0"
+CONTRACT_VERSION = "1.0.0"
 """Version of the contract; the first number rises with each incompatible change."""
 
 _DESCRIPTION = (
@@ -129,11 +129,15 @@ CHANNELS = (
         events.AccountChanged,
         "A user, role, menu, application, tenant or session was changed",
     ),
-    Channel(dead_uplink("{sn}"), events.Dead, "A message of a device was rejected; for operators"),
+    Channel(
+        dead_uplink_subject("{sn}"),
+        events.Dead,
+        "A message of a device was rejected; for operators",
+    ),
 )
 
 
-def document() -> dict[str, Any]:
+def build_document() -> dict[str, Any]:
     """Return the complete document."""
     bodies = list(dict.fromkeys(channel.body for channel in CHANNELS))
     _, schemas = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
@@ -142,7 +146,7 @@ def document() -> dict[str, Any]:
         "asyncapi": "3.0.0",
         "info": {
             "title": "Thingway events",
-            "version": VERSION,
+            "version": CONTRACT_VERSION,
             "description": _DESCRIPTION,
             "license": {"name": "MIT"},
         },
@@ -188,10 +192,10 @@ def _describe_message(body: type[msgspec.Struct]) -> dict[str, Any]:
     }
 
 
-def render() -> bytes:
+def render_document() -> bytes:
     """Return the document as formatted JSON."""
-    return msgspec.json.format(msgspec.json.encode(document()), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(build_document()), indent=2) + b"\n"
 
 
 if __name__ == "__main__":
-    sys.stdout.buffer.write(render())
+    sys.stdout.buffer.write(render_document())

@@ -17,7 +17,12 @@ from libs.common.bus.accounts import (
     device_inbox_prefix,
     inbox_prefix,
 )
-from libs.common.bus.subjects import is_token, outside_topics, partitioned, up
+from libs.common.bus.subjects import (
+    external_topics,
+    is_token,
+    partitioned_uplink_subject,
+    uplink_subject,
+)
 from libs.common.contracts.integrations import (
     EXTERNAL_OPERATIONS,
     announce_subject,
@@ -79,10 +84,13 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     Raises `InvalidIdentityError` if `sn` is not one plain token.
     """
     sn = _require_token(sn, "the SN")
-    mapped = [partitioned(sn, channel, "*") for channel in DEVICE_CHANNELS]
+    mapped = [partitioned_uplink_subject(sn, channel, "*") for channel in DEVICE_CHANNELS]
     answers = "$MQTT.sub.>" if mqtt else f"{device_inbox_prefix(sn)}.>"
     return Permissions(
-        publish=(*(up(sn, channel) for channel in DEVICE_CHANNELS), *(mapped if mqtt else ())),
+        publish=(
+            *(uplink_subject(sn, channel) for channel in DEVICE_CHANNELS),
+            *(mapped if mqtt else ()),
+        ),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
         account=PLATFORM_ACCOUNT if mqtt else EXTERNAL_ACCOUNT,
     )
@@ -93,7 +101,7 @@ def mqtt_client_permissions(access_key: str) -> Permissions:
 
     Raises `InvalidIdentityError` if the access key is not one plain token.
     """
-    topics = outside_topics(_require_token(access_key, "the access key"))
+    topics = external_topics(_require_token(access_key, "the access key"))
     return Permissions(
         publish=(topics,),
         subscribe=(topics, "$MQTT.sub.>"),

@@ -25,8 +25,8 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import EVENTS, BatchConsumer, Bus
 from libs.common.bus.laned import event_tenant
-from libs.common.bus.publishing import acknowledge, hand_back
-from libs.common.bus.subjects import look_event
+from libs.common.bus.publishing import acknowledge, redeliver_later
+from libs.common.bus.subjects import alarm_check_event
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.scheduling import FairScheduler
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 
 CONSUMER_NAME = "alarms"
 SUBJECTS = (
-    look_event("*", "*"),
+    alarm_check_event("*", "*"),
     *(f"event.*.device.*.{change}" for change in ("added", "updated", "deleted")),
 )
 EVENTS_PER_BATCH = 1000
@@ -274,7 +274,7 @@ def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
                 for message in messages
                 if int(message.subject.split(".")[3]) in waiting
             }
-            await hand_back(bus.client, dict.fromkeys(late, RETRY_SECONDS))
+            await redeliver_later(bus.client, dict.fromkeys(late, RETRY_SECONDS))
             await acknowledge(
                 bus.client, (message for message in messages if message.reply not in late)
             )
@@ -313,7 +313,7 @@ class DueStateSweep:
 
     async def run(self) -> None:
         """Run until cancelled, by the holder of the lease."""
-        wake = self.alarms.wakeups.event(ALARMS_TOPIC)
+        wake = self.alarms.wakeups.create_event(ALARMS_TOPIC)
         await take_turns(
             "due alarms",
             CONCURRENT_TURNS,

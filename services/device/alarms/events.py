@@ -8,7 +8,7 @@ import msgspec
 from libs.common.bus import OutboxEntry, OutgoingMessage
 from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.hops import hops_header
-from libs.common.bus.subjects import alarm_event, look_event
+from libs.common.bus.subjects import alarm_check_event, alarm_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange, AlarmChanged, DeviceProfile
 from libs.common.decoding import copy_fields
@@ -39,7 +39,7 @@ def build_request_message(
     request: EvaluationRequest, key: str, headers: dict[str, str]
 ) -> OutgoingMessage:
     """Return a request as message; `key` identifies the uplink, to drop duplicates."""
-    subject = look_event(request.tenant, request.device_id)
+    subject = alarm_check_event(request.tenant, request.device_id)
     return OutgoingMessage(subject, msgspec.json.encode(request), f"l-{key}", headers)
 
 

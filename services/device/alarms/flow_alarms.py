@@ -58,7 +58,7 @@ class FlowAlarmStore:
             answer, entries = await change(request, present[0], session)
             note = {"alarm": answer.alarm_id, "changed": answer.changed, "at": datetime.now(UTC)}
             await self._steps.insert_one(step | note, session=session)
-            return answer, await self._outbox.add(entries, session)
+            return answer, await self._outbox.store_entries(entries, session)
 
         answer, entries = await self._mongo.transaction(change_once)
         await self._outbox.publish_stored(entries)

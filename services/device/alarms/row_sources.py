@@ -15,8 +15,8 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
-from libs.common.bus.streams import UPLINK, UPLINKS
-from libs.common.bus.subjects import partitioned, up
+from libs.common.bus.streams import UPLINK, UPLINK_STREAM_NAMES
+from libs.common.bus.subjects import partitioned_uplink_subject, uplink_subject
 from libs.common.clock import now_ms, to_ms
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import Document, Mongo
@@ -199,7 +199,7 @@ class UplinkReader:
         Raises `Unavailable`.
         """
         streams = {
-            UPLINKS[sequence >> SEQUENCE_BITS] for sequence in near if sequence
+            UPLINK_STREAM_NAMES[sequence >> SEQUENCE_BITS] for sequence in near if sequence
         } or self._streams
         messages = await asyncio.gather(
             *(
@@ -238,5 +238,9 @@ class UplinkReader:
 
 def _plain_and_mqtt_subjects(stream: str, sn: str) -> tuple[str, str]:
     """Return the subjects of a device, plain and MQTT with QoS 1."""
-    subject = up(sn, ">") if stream == UPLINK else partitioned(sn, "*", UPLINKS.index(stream) - 1)
+    subject = (
+        uplink_subject(sn, ">")
+        if stream == UPLINK
+        else partitioned_uplink_subject(sn, "*", UPLINK_STREAM_NAMES.index(stream) - 1)
+    )
     return subject, MQTT_PREFIX + subject

@@ -255,7 +255,7 @@ class AlarmStore:
                     for alarm in alarms
                     if alarm.device in devices
                 ]
-                return await self._outbox.add(entries, session)
+                return await self._outbox.store_entries(entries, session)
 
             entries = await self._mongo.transaction(change_alarms)
             self.wakeups.notify(ALARMS_TOPIC)
@@ -348,7 +348,7 @@ class AlarmStore:
             await self._alarms.bulk_write(over, session=session)
         if writes:
             await self._states.bulk_write(writes, session=session)
-        return await self._outbox.add(entries, session)
+        return await self._outbox.store_entries(entries, session)
 
     async def _new_alarm(
         self, rule: Rule, state: State, change: AlarmTransition, device: PresentDevice

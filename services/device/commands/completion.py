@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.streams import MQTT
-from libs.common.bus.subjects import down_command
+from libs.common.bus.subjects import command_subject
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Session
@@ -291,7 +291,7 @@ class CommandCanceller:
     async def cancel_all(self, device: Device, reason: FailureReason) -> None:
         """End the open commands of a device as FAILED."""
         await self._commands.fail_open_commands(device.id, reason)
-        subject = f"$MQTT.msgs.{down_command(device.sn)}"
+        subject = f"$MQTT.msgs.{command_subject(device.sn)}"
         try:
             await self._bus.js.purge_stream(MQTT, subject=subject)
         except (NatsError, APIError, TimeoutError) as error:

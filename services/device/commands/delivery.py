@@ -190,7 +190,7 @@ class DueCommandDelivery:
         """Run until cancelled."""
         tenants, wake = (
             self.commands.schedule.tenants_due,
-            self.commands.wakeups.event(DELIVERY_TOPIC),
+            self.commands.wakeups.create_event(DELIVERY_TOPIC),
         )
         await take_turns(
             "delivery",

@@ -9,7 +9,7 @@ import msgspec
 from libs.common.bus import OutboxEntry, OutgoingMessage
 from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.hops import hops_header
-from libs.common.bus.subjects import device_event, down_command, service_event, task_event
+from libs.common.bus.subjects import command_subject, device_event, service_event, task_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import (
     PropertiesReported,
@@ -84,7 +84,7 @@ def created_event(command: Command) -> OutboxEntry:
 
 def stored_command_subject(sn: str) -> str:
     """Return the subject under which nats-server stores commands of a device."""
-    return f"$MQTT.msgs.{down_command(sn)}"
+    return f"$MQTT.msgs.{command_subject(sn)}"
 
 
 def command_messages(command: Command, encoded: bytes | None = None) -> list[OutboxEntry]:
@@ -93,7 +93,7 @@ def command_messages(command: Command, encoded: bytes | None = None) -> list[Out
     nats-server delivers messages of its MQTT stream to subscriptions of QoS 1, also after a
     reconnect. All other subscriptions receive plain messages only (docs/decisions/0003).
     """
-    subject = down_command(command.sn)
+    subject = command_subject(command.sn)
     payload = (
         msgspec.json.encode(command.to_wire())
         if encoded is None

@@ -12,7 +12,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from libs.common.bus import Bus
-from libs.common.bus.subjects import down_command
+from libs.common.bus.subjects import command_subject
 from libs.common.http import RequestPrincipal
 from libs.common.http.guards import devices
 from libs.common.http.open_api import get
@@ -51,7 +51,7 @@ class CommandPolls:
 
     async def start(self) -> None:
         """Subscribe to commands."""
-        subject = down_command("*")
+        subject = command_subject("*")
         self._subscription = await self._bus.client.subscribe(subject, cb=self._on_command)
 
     async def stop(self) -> None:
@@ -88,7 +88,7 @@ class CommandPolls:
     def expect_command(self, sn: str) -> Iterator[asyncio.Event]:
         """Yield an event that is set when a command is sent to the device."""
         arrived = asyncio.Event()
-        subject = down_command(sn)
+        subject = command_subject(sn)
         events = self._waiting.setdefault(subject, set())
         events.add(arrived)
         try:

@@ -106,7 +106,7 @@ class CommandStore(ThingDataStore):
         self.wakeups.notify(DELIVERY_TOPIC)
         documents, outgoing = (
             [to_document(command) for command in commands],
-            self._outbox.build(entries),
+            self._outbox.build_documents(entries),
         )
         if len(documents) == 1:
             await self._commands.insert_one(documents[0])
@@ -129,7 +129,7 @@ class CommandStore(ThingDataStore):
             await self._lock_things(things, session)
             self.wakeups.notify(DELIVERY_TOPIC)
             commands, entries = await make(session)
-            outgoing = self._outbox.build(entries)
+            outgoing = self._outbox.build_documents(entries)
             await self._insert([to_document(command) for command in commands], session)
             return commands, outgoing
 
@@ -143,7 +143,7 @@ class CommandStore(ThingDataStore):
 
     async def _publish(self, commands: Sequence[Command], outgoing: Sequence[Document]) -> None:
         """Publish events and messages of new commands, and soon mark open ones as published."""
-        if await self._outbox.send(outgoing):
+        if await self._outbox.publish_or_store(outgoing):
             self._published += [command.id for command in commands]
             self._marking.start("marking of published commands", self._mark_published)
 
@@ -158,7 +158,7 @@ class CommandStore(ThingDataStore):
     async def publish_created(self, commands: Iterable[Command]) -> None:
         """Publish the events of new commands whose process may have ended before it did so."""
         entries = [created_event(command) for command in commands if command.unpublished]
-        await self._outbox.send(self._outbox.build(entries))
+        await self._outbox.publish_or_store(self._outbox.build_documents(entries))
 
     async def _insert(self, documents: Sequence[Document], session: Session) -> None:
         await self._commands.insert_many(documents, session=session)
@@ -190,7 +190,7 @@ class CommandStore(ThingDataStore):
             if extra_step is not None:
                 await extra_step(session)
             entries = [created_event(command)] if command.unpublished else []
-            return await self._outbox.add([*entries, finished_event(command)], session)
+            return await self._outbox.store_entries([*entries, finished_event(command)], session)
 
         await self._outbox.publish_stored(await self._mongo.transaction(close_command))
 

@@ -106,7 +106,10 @@ class CommandWiper:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        tenants, wake = self._commands.tenants_to_wipe, self._commands.wakeups.event(WIPING_TOPIC)
+        tenants, wake = (
+            self._commands.tenants_to_wipe,
+            self._commands.wakeups.create_event(WIPING_TOPIC),
+        )
         await take_turns(
             "wiping", CONCURRENT_TENANTS, tenants, self.steps, QUERY_INTERVAL_SECONDS, wake, tenants
         )

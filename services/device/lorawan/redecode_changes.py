@@ -9,7 +9,7 @@ import msgspec
 from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 
 from libs.common.bus.outbox import OutboxEntry
-from libs.common.bus.publishing import chunks
+from libs.common.bus.publishing import split_messages
 from libs.common.store.mongo import Document, key_range
 from services.device.lorawan.codec_scripts import DecodeResult
 from services.device.lorawan.schemas import RedecodeDifference
@@ -111,7 +111,7 @@ def build_replacements_by_week(
     """
     for week, keys in group_by_week(values):
         rows = [_Replacement(key, values[key]) for key in keys]
-        for chunk in chunks(rows, MAX_RECORDS, MAX_BYTES):
+        for chunk in split_messages(rows, MAX_RECORDS, MAX_BYTES):
             together = [row.key for row in chunk]
             place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
             change = {"$arrayElemAt": [{"$literal": [row.properties for row in chunk]}, place]}

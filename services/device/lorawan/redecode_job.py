@@ -79,7 +79,7 @@ class RedecodeWorker:
     async def run(self) -> None:
         """Run until cancelled."""
         tenants = partial(self.store.list_due_tenants, self.settled_ms)
-        wake = self.store.wakeups.event(REDECODES_COLLECTION)
+        wake = self.store.wakeups.create_event(REDECODES_COLLECTION)
         await take_turns(
             "redecode",
             CONCURRENT_TENANTS,

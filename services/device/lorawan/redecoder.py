@@ -241,7 +241,7 @@ class Redecoder:
                 await partition.bulk_write(changes, session=session)
             changed = await self._write_unread_records(writes, session)
             await self.frames.apply_updates(notes, session)
-            return changed, await self.outbox.add(events, session)
+            return changed, await self.outbox.store_entries(events, session)
 
         changed, entries = await self.mongo.transaction(write_in_session)
         await self.outbox.publish_stored(entries)

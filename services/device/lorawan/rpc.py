@@ -8,7 +8,7 @@ import msgspec
 
 from libs.common.bus import Bus, OutgoingMessage, RpcServer
 from libs.common.bus.hops import current_hops, hops_header
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import (
     MAX_FRAMES,
@@ -90,7 +90,7 @@ class FrameRpc:
         await self.bus.publish(
             [
                 OutgoingMessage(
-                    up(thing.sn, FRAME_CHANNEL),
+                    uplink_subject(thing.sn, FRAME_CHANNEL),
                     payload,
                     headers=trace | sender_headers(thing.tenant, integration),
                 )

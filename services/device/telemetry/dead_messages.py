@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nats.aio.msg import Msg
 
 from libs.common.bus import Bus, OutgoingMessage, publish_each
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import Limits
 from libs.common.errors import InvalidInput, ThingwayError
@@ -110,7 +110,7 @@ class DeadMessagePublisher:
 def _to_rejected_uplink(
     thing: Thing, channel: str, rejected: RejectedHttpMessage
 ) -> RejectedUplink:
-    message = Msg(None, subject=up(thing.sn, channel))  # type: ignore[arg-type]
+    message = Msg(None, subject=uplink_subject(thing.sn, channel))  # type: ignore[arg-type]
     uplink = Uplink(
         sn=thing.sn,
         channel=channel,

@@ -10,7 +10,7 @@ import msgspec
 from libs.common.bus import OutgoingMessage
 from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.hops import hops_header, read_hops
-from libs.common.bus.subjects import dead_uplink, device_event, thing_event
+from libs.common.bus.subjects import dead_uplink_subject, device_event, thing_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import (
     Dead,
@@ -213,7 +213,7 @@ def dead_message(
         truncated=len(payload) > MAX_KEPT_PAYLOAD_BYTES,
         faults=_fit_faults(faults),
     )
-    return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
+    return OutgoingMessage(dead_uplink_subject(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
 
 
 def dead_summary(uplink: Uplink, number: int, maximum: int) -> OutgoingMessage:
@@ -229,7 +229,7 @@ def dead_summary(uplink: Uplink, number: int, maximum: int) -> OutgoingMessage:
         payload="",
         truncated=True,
     )
-    return OutgoingMessage(dead_uplink(uplink.sn), _encoder.encode(body), f"n-{uplink.key}")
+    return OutgoingMessage(dead_uplink_subject(uplink.sn), _encoder.encode(body), f"n-{uplink.key}")
 
 
 def _as_text(payload: bytes) -> tuple[str, bool]:

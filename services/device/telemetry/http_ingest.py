@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from libs.common.bus import Bus, OutgoingMessage, publish_all
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.errors import InvalidInput, MalformedRequest, TooLarge, TooManyRequests
@@ -98,7 +98,7 @@ class HttpIngestService:
             if stored:
                 waiter = await stack.enter_async_context(StorageWaiter(self.bus, len(accepted)))
                 headers[NOTIFY_HEADER] = waiter.subject
-            subject = up(thing.sn, channel)
+            subject = uplink_subject(thing.sn, channel)
             await publish_all(
                 self.bus, [OutgoingMessage(subject, raw, None, headers) for raw in accepted]
             )

@@ -197,7 +197,7 @@ class PresenceStore:
             *await self._set_status(online, "ONLINE", session),
             *await self._set_status(offline, "OFFLINE", session),
         ]
-        return await self._outbox.add(entries, session)
+        return await self._outbox.store_entries(entries, session)
 
     async def _set_status(
         self, devices: Collection[PresentDevice], status: str, session: Session

@@ -14,7 +14,7 @@ from litestar.params import JSONBody
 
 from libs.common.bus import DEAD, EVENTS, Bus
 from libs.common.bus.retained_messages import RetainedMessage, read_newest, read_newest_events
-from libs.common.bus.subjects import dead_uplink, device_event
+from libs.common.bus.subjects import dead_uplink_subject, device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, Fault, PropertiesRejected
 from libs.common.decoding import copy_fields
@@ -96,7 +96,7 @@ class RejectedMessageReader:
         maximum = MAX_SEARCHED_MESSAGES if request.reason else request.page_size + 1
         subject = device_event(device.tenant, device.id, "rejected")
         dead, events = await asyncio.gather(
-            read_newest(self._bus, DEAD, [dead_uplink(device.sn)], maximum, dead_before),
+            read_newest(self._bus, DEAD, [dead_uplink_subject(device.sn)], maximum, dead_before),
             read_newest_events(self._bus, [subject], maximum, event_before),
         )
         return _merge_streams(device, request, dead, events, maximum)

@@ -19,7 +19,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.hops import current_hops, hops_header
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.errors import InvalidInput, UpstreamTimeout
 from libs.common.telemetry.tracing import trace_header
 from services.device.telemetry.batch import Batch
@@ -134,7 +134,7 @@ class Reporter:
         known_as = None if message_id is None else f"{thing.id}-{channel}-{message_id}"
         headers = trace_header() | hops_header(current_hops())
         await self._bus.publish(
-            [OutgoingMessage(up(thing.sn, channel), payload, known_as, headers)]
+            [OutgoingMessage(uplink_subject(thing.sn, channel), payload, known_as, headers)]
         )
 
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
@@ -159,7 +159,7 @@ class Reporter:
             await self._bus.publish(
                 [
                     OutgoingMessage(
-                        up(report.thing.sn, "report"),
+                        uplink_subject(report.thing.sn, "report"),
                         msgspec.json.encode({"properties": report.properties}),
                         headers={
                             **trace,

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from nats.aio.msg import Msg
 
-from libs.common.bus.rpc import TENANT
-from libs.common.bus.streams import UPLINKS
+from libs.common.bus.rpc import TENANT_HEADER
+from libs.common.bus.streams import UPLINK_STREAM_NAMES
 from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
@@ -27,7 +27,7 @@ ACK_PARTS_WITH_DOMAIN = 11
 
 
 INTEGRATION_HEADER = "Thingway-Integration"
-"""Header with the integration that sent a frame; the header `TENANT` has the device's tenant."""
+"""Header with the integration that sent a frame; `TENANT_HEADER` has the device's tenant."""
 
 
 class Uplink(msgspec.Struct, frozen=True):
@@ -54,13 +54,13 @@ class Uplink(msgspec.Struct, frozen=True):
     def is_addressed_to(self, thing: Thing) -> bool:
         """Return whether the sender meant this device, not an earlier one with its SN."""
         headers = self.message.headers or {}
-        sender = headers.get(TENANT), headers.get(INTEGRATION_HEADER)
+        sender = headers.get(TENANT_HEADER), headers.get(INTEGRATION_HEADER)
         return INTEGRATION_HEADER not in headers or sender == (thing.tenant, thing.integration)
 
 
 def sender_headers(tenant: str, integration: str) -> dict[str, str]:
     """Return headers that name the tenant and integration that send a frame."""
-    return {TENANT: tenant, INTEGRATION_HEADER: integration}
+    return {TENANT_HEADER: tenant, INTEGRATION_HEADER: integration}
 
 
 def read_uplink(message: Msg) -> Uplink:
@@ -88,7 +88,7 @@ def read_uplink(message: Msg) -> Uplink:
 
 def global_sequence(stream: str, sequence: int) -> int:
     """Return a sequence that is unique in all partitions."""
-    return UPLINKS.index(stream) << SEQUENCE_BITS | sequence
+    return UPLINK_STREAM_NAMES.index(stream) << SEQUENCE_BITS | sequence
 
 
 def is_second_copy(message: Msg) -> bool:

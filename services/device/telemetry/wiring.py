@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from libs.common.bus import STREAMS, BatchConsumer, Bus, RpcServer
-from libs.common.bus.streams import complete_streams
+from libs.common.bus import STREAM_CONFIGS, BatchConsumer, Bus, RpcServer
+from libs.common.bus.streams import add_missing_stream_settings
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from libs.common.scheduling.turns import IDLE_PERIOD
@@ -187,7 +187,7 @@ def wire_telemetry(
             resources=[start_and_stop(stop=presence.stop)],
             tasks=[
                 backups.run,
-                StreamMetrics(bus, {*STREAMS, *uplinks}, mongo.database).run,
+                StreamMetrics(bus, {*STREAM_CONFIGS, *uplinks}, mongo.database).run,
                 partial(measure_disk, mongo.database),
                 partial(measure_jetstream, system, settings.nats_storage),
                 partial(measure_event_readers, bus),
@@ -264,7 +264,7 @@ def wire_ingest(
         days=days,
     )
     metrics = UplinkMetrics(bus, streams, stores.ledger)
-    limits = partial(complete_streams, bus.js, bus.replicas)
+    limits = partial(add_missing_stream_settings, bus.js, bus.replicas)
     return IngestPackage(
         ingest=ingest,
         metrics=metrics,
@@ -274,7 +274,7 @@ def wire_ingest(
                 ingest.slow.run,
                 clients.wakeups.publish,
                 metrics.run,
-                StreamMetrics(bus, {*STREAMS, *streams}, database, limits).run,
+                StreamMetrics(bus, {*STREAM_CONFIGS, *streams}, database, limits).run,
                 partial(measure_disk, database),
             ],
             jobs={"retention": sweeps.run, "shapes": partial(shapes.sweep, things.devices)},

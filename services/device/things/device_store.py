@@ -257,7 +257,7 @@ class DeviceStore:
             for device in devices
             if (made := changes[device.id]) is not None
         ]
-        return await self._outbox.add(events, session)
+        return await self._outbox.store_entries(events, session)
 
     async def empty_group(self, tenant: str, group: int) -> None:
         """Remove all devices from a deleted group, without events."""
@@ -382,7 +382,7 @@ class DeviceStore:
         async def write_with_events(session: Session) -> tuple[Sequence[Device], list[Document]]:
             devices = await write(session)
             entries = [change_event(device, change) for device in devices]
-            return devices, await self._outbox.add(entries, session)
+            return devices, await self._outbox.store_entries(entries, session)
 
         devices, entries = await self._mongo.transaction(write_with_events)
         await self._outbox.publish_stored(entries)

@@ -10,10 +10,10 @@ from libs.common.bus import BatchConsumer, Bus, event_tenant
 from libs.common.bus.publishing import acknowledge
 from libs.common.bus.subjects import event_filters
 from libs.common.changes import (
-    KNOWN_SUBJECTS,
-    SUBJECTS,
+    DEVICE_STATE_SUBJECTS,
+    REPORT_SUBJECTS,
     EntityChange,
-    read_change,
+    read_reported_change,
     read_state_change,
 )
 from libs.common.decoding import INVALID_JSON
@@ -70,7 +70,7 @@ class LiveEvents:
     def _subjects_to_deliver(self) -> tuple[str, ...]:
         tenants = self.hub.list_tenants()
         self._delivered &= tenants
-        return event_filters(tenants, (*SUBJECTS, *KNOWN_SUBJECTS))
+        return event_filters(tenants, (*REPORT_SUBJECTS, *DEVICE_STATE_SUBJECTS))
 
     async def _update_consumer(self) -> None:
         tenants = self.hub.list_tenants()
@@ -93,7 +93,7 @@ async def _push_to_hub(hub: Hub, messages: list[Msg]) -> None:
     for message in messages:
         try:
             if message.subject.endswith((".reported", ".event")):
-                changes.append(read_change(message.data))
+                changes.append(read_reported_change(message.data))
             else:
                 hub.mqtt_publisher.collect(read_state_change(message.subject, message.data))
         except INVALID_JSON as error:

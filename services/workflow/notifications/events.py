@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import EVENTS, BatchConsumer, Bus, event_tenant
 from libs.common.bus.publishing import acknowledge
-from libs.common.changes import ALARMS
+from libs.common.changes import ALARM_SUBJECTS
 from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged
 from libs.common.decoding import INVALID_JSON, copy_fields
@@ -121,6 +121,6 @@ def consume_alarms(bus: Bus, store: NotificationStore) -> BatchConsumer:
         lane=event_tenant,
         batch=EVENTS_PER_BATCH,
         concurrency=MAX_CONCURRENT_TENANTS,
-        subject=ALARMS,
+        subject=ALARM_SUBJECTS,
         from_now=True,
     )

@@ -84,7 +84,7 @@ class NotificationSender:
                 self.start_due_deliveries,
                 CHECK_SECONDS,
                 "alarm notifications were not sent; retrying",
-                self.store.wakeups.event(NOTICES_TOPIC),
+                self.store.wakeups.create_event(NOTICES_TOPIC),
                 self._find_upcoming,
             )
         finally:

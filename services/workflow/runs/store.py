@@ -93,7 +93,7 @@ class RunStore:
             except BulkFailed as error:
                 _find_duplicate_positions(error)
                 raise _RunsTakenOver from error
-            return await self._outbox.add([entry for _, entry in runs], session)
+            return await self._outbox.store_entries([entry for _, entry in runs], session)
 
         async def write_own(session: Session) -> list[Document]:
             recorded_runs = self._runs.find(
@@ -113,7 +113,7 @@ class RunStore:
                 session=session,
             )
             entries = [entry for run, entry in runs if run.id in owned | new]
-            return await self._outbox.add(entries, session)
+            return await self._outbox.store_entries(entries, session)
 
         try:
             outgoing = await self._mongo.transaction(write_all)

@@ -108,7 +108,7 @@ class DeployedFlowIndex(DeploymentObserver):
         self.ready = asyncio.Event()
         self._deployed = deployed
         self._limits = limits
-        self._wakeups, self._wake = wakeups, wakeups.event(FLOWS_TOPIC)
+        self._wakeups, self._wake = wakeups, wakeups.create_event(FLOWS_TOPIC)
         self._local_changes = 0
         """Number of changes by this replica."""
 

@@ -18,8 +18,14 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import BatchConsumer, Bus, event_tenant
 from libs.common.bus.hops import read_hops
-from libs.common.bus.publishing import acknowledge, extend, hand_back
-from libs.common.changes import ALARMS, SUBJECTS, read_alarm, read_arrival, read_change
+from libs.common.bus.publishing import acknowledge, extend_ack_timeouts, redeliver_later
+from libs.common.changes import (
+    ALARM_SUBJECTS,
+    REPORT_SUBJECTS,
+    parse_arrival_time,
+    read_alarm_change,
+    read_reported_change,
+)
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.store.mongo import StoreError
@@ -81,7 +87,9 @@ class NewEventDetector:
         first = 4 if len(tokens) == SHORT_REPLY_TOKENS else 6
         stored = int(tokens[first + 3]) // 1_000_000
         is_recent = (
-            stored - MAX_NEW_EVENT_AGE_MS < read_arrival(event_id) <= stored + MAX_CLOCK_SKEW_MS
+            stored - MAX_NEW_EVENT_AGE_MS
+            < parse_arrival_time(event_id)
+            <= stored + MAX_CLOCK_SKEW_MS
         )
         return tokens[first] == "1" and stored > self._since and is_recent
 
@@ -182,7 +190,7 @@ class EventConsumer:
         try:
             await asyncio.wait(runs, timeout=HOLD_EVENT_SECONDS)
             while running := [run for task, run in runs.items() if not task.done()]:
-                await extend(self._bus.client, messages)
+                await extend_ack_timeouts(self._bus.client, messages)
                 try:
                     await self._engine.log.record_starts(
                         [run for run in running if not run.recorded]
@@ -196,7 +204,7 @@ class EventConsumer:
                 if task.done():
                     task.result()
         except BaseException:
-            await hand_back(self._bus.client, {message.reply: 0 for message in messages})
+            await redeliver_later(self._bus.client, {message.reply: 0 for message in messages})
             raise
         await self._acknowledge_or_delay(messages, delays)
 
@@ -211,12 +219,12 @@ class EventConsumer:
             message.reply: delays[message.reply] for message in messages if message.reply in delays
         }
         if late:
-            await hand_back(self._bus.client, late)
+            await redeliver_later(self._bus.client, late)
 
     def _build_starts(self, message: Msg) -> list[FlowStart]:
         try:
             about_alarm = message.subject.split(".")[2] == "alarm"
-            change = (read_alarm if about_alarm else read_change)(message.data)
+            change = (read_alarm_change if about_alarm else read_reported_change)(message.data)
         except INVALID_JSON as error:
             log.warning("a message on %s cannot be decoded: %s", message.subject, error)
             return []
@@ -258,6 +266,6 @@ def create_event_consumer(bus: Bus, followed: DeployedFlowIndex, engine: Engine)
         batch=EVENTS_PER_BATCH,
         concurrency=MAX_CONCURRENT_TENANTS,
         ack_wait=REDELIVERY_SECONDS,
-        subjects=(*SUBJECTS, ALARMS),
+        subjects=(*REPORT_SUBJECTS, ALARM_SUBJECTS),
         from_now=True,
     )

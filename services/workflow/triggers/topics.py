@@ -15,7 +15,7 @@ from uuid import uuid4
 from nats.aio.msg import Msg
 
 from libs.common.bus import Bus
-from libs.common.bus.subjects import OUTSIDE_TOPICS, outside_topic
+from libs.common.bus.subjects import EXTERNAL_TOPICS, split_external_subject
 from libs.common.errors import ThingwayError
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
 from libs.common.store.mongo import StoreError
@@ -119,7 +119,7 @@ class TopicListener:
     async def run(self) -> None:
         """Subscribe to messages."""
         await self._bus.client.subscribe(
-            OUTSIDE_TOPICS,
+            EXTERNAL_TOPICS,
             queue="workflow",
             cb=self._receive,
             pending_msgs_limit=MAX_WAITING_MESSAGES,
@@ -127,7 +127,7 @@ class TopicListener:
         )
 
     async def _receive(self, message: Msg) -> None:
-        tenant = outside_topic(message.subject)[0].rpartition("@")[2]
+        tenant = split_external_subject(message.subject)[0].rpartition("@")[2]
         full = (
             self._scheduler.size >= MAX_BYTES
             and self._scheduler.waiting(tenant) >= GUARANTEED_MESSAGES
@@ -149,7 +149,7 @@ class TopicListener:
             log.warning("an MQTT message of tenant %s started no flow: %s", tenant, error)
 
     def _build_starts(self, tenant: str, message: Msg) -> Iterator[FlowStart]:
-        _, topic = outside_topic(message.subject)
+        _, topic = split_external_subject(message.subject)
         for flow, parameters in self._index.find_flows(tenant, topic):
             if parameters.encoding == "Base64":
                 payload = base64.b64encode(message.data).decode()

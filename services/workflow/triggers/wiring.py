@@ -74,7 +74,7 @@ def wire_triggers(
     return Triggers(
         stores.deployed,
         index,
-        TimerRunner(stores.timers, engine, now_ms, clients.wakeups.event(FLOWS_TOPIC)),
+        TimerRunner(stores.timers, engine, now_ms, clients.wakeups.create_event(FLOWS_TOPIC)),
         create_event_consumer(clients.bus, index, engine),
         TopicListener(clients.bus, index.topics, index.ready, engine),
         HookCaller(stores.hooks, engine),

@@ -10,14 +10,14 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from libs.common.bus import EVENTS, Bus, OutgoingMessage, publish_all
 from libs.common.bus.retained_messages import count_messages
-from libs.common.bus.streams import EVENT_PARTITIONS, set_event_partitions
+from libs.common.bus.streams import EVENT_PARTITION_NAMES, set_event_partitions
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits
 from services.auth.accounts.tenants import TenantStore
 from services.auth.tenants import event_shares
 from services.auth.tenants.event_shares import PURGE_END, PURGE_START, EventShareEnforcer
 
-PARTITIONS = EVENT_PARTITIONS[:2]
+PARTITIONS = EVENT_PARTITION_NAMES[:2]
 MAX_BYTES = 4 * 1024**2
 """Bytes of the stream here."""
 

@@ -15,7 +15,7 @@ from tests.servers import Servers
 
 async def write(mongo: Mongo, outbox: Outbox, *entries: OutboxEntry) -> list[dict[str, Any]]:
     async def work(session: Session) -> list[dict[str, Any]]:
-        return await outbox.add(entries, session)
+        return await outbox.store_entries(entries, session)
 
     if "outbox" not in await mongo.database.list_collection_names():
         await mongo.database.create_collection("outbox")
@@ -138,7 +138,7 @@ async def test_entries_that_are_sent_are_stored_only_if_the_bus_refuses_them(
     await gone.drain()
     for number, one in enumerate((bus, gone)):
         outbox = Outbox(mongo.database, one)
-        await outbox.send(outbox.build(entries))
+        await outbox.publish_or_store(outbox.build_documents(entries))
         stored = await mongo.database["outbox"].find().to_list(None)
         subjects = [entry["subject"] for document in stored for entry in document["entries"]]
         assert subjects == ["event.t.a"] * number
@@ -153,7 +153,7 @@ async def test_an_aborted_transaction_says_nothing(mongo: Mongo, bus: Bus):
     await write(mongo, outbox)
 
     async def work(session: Session) -> None:
-        await outbox.add([OutboxEntry("event.t.device.1.x", b"x")], session)
+        await outbox.store_entries([OutboxEntry("event.t.device.1.x", b"x")], session)
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError):

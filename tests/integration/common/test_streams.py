@@ -9,9 +9,9 @@ import pytest
 from nats.js.api import ConsumerConfig, StreamConfig
 from nats.js.errors import NotFoundError
 
-from libs.common.bus import EVENTS, STREAMS, UPLINK, Bus, OutgoingMessage
+from libs.common.bus import EVENTS, STREAM_CONFIGS, UPLINK, Bus, OutgoingMessage
 from libs.common.bus.connection import publish_all
-from libs.common.bus.streams import RETAINED, complete_streams, ensure_streams
+from libs.common.bus.streams import RETAINED, add_missing_stream_settings, create_missing_streams
 from libs.common.errors import TooManyRequests
 from libs.common.store_metrics import StreamMetrics, read_backlogs
 from tests.integration.common.messages import events
@@ -19,31 +19,31 @@ from tests.integration.common.messages import events
 
 async def test_streams_that_are_there_are_left_alone(bus: Bus):
     """Several processes may make the streams at the same time."""
-    await asyncio.gather(*(ensure_streams(bus.js, 1) for _ in range(3)))
+    await asyncio.gather(*(create_missing_streams(bus.js, 1) for _ in range(3)))
 
 
 async def test_streams_of_an_earlier_version_get_missing_bounds(bus):
     """Their messages and the limits that an operator has set stay."""
-    for name in STREAMS:
+    for name in STREAM_CONFIGS:
         with contextlib.suppress(NotFoundError):
             await bus.js.delete_stream(name)
-    for name, config in STREAMS.items():
+    for name, config in STREAM_CONFIGS.items():
         old = config.evolve(
             max_msgs_per_subject=-1, discard_new_per_subject=False, max_age=None, max_msgs=-1
         )
         await bus.js.add_stream(old.evolve(max_bytes=1024**2) if name == UPLINK else old)
     await bus.js.publish("thing.old.up.report", b"{}")
 
-    await complete_streams(bus.js, 1)
+    await add_missing_stream_settings(bus.js, 1)
 
-    for name, config in STREAMS.items():
+    for name, config in STREAM_CONFIGS.items():
         held = await bus.js.stream_info(name)
         assert held.config.discard_new_per_subject == config.discard_new_per_subject
         assert (held.config.max_age or 0) == (config.max_age or 0)
         assert held.config.max_bytes == (1024**2 if name == UPLINK else config.max_bytes or -1)
     assert (await bus.js.stream_info(UPLINK)).state.messages == 1
     await bus.js.delete_stream(UPLINK)
-    await ensure_streams(bus.js, 1)
+    await create_missing_streams(bus.js, 1)
 
 
 async def test_one_subject_that_is_full_refuses_its_own_messages_only(bus):
@@ -116,9 +116,12 @@ async def test_a_stream_that_nats_server_created_gets_its_limits(
 ) -> None:
     """After a restart, nats-server creates the stream of retained messages without limits."""
     measured = StreamMetrics(
-        bus, [RETAINED], mongo_of(database).database, partial(complete_streams, bus.js, 1)
+        bus,
+        [RETAINED],
+        mongo_of(database).database,
+        partial(add_missing_stream_settings, bus.js, 1),
     )
-    await ensure_streams(bus.js, 1)
+    await create_missing_streams(bus.js, 1)
     await measured._read()
     await bus.js.delete_stream(RETAINED)
     await bus.js.add_stream(name=RETAINED, subjects=["$MQTT.rmsgs.>"])

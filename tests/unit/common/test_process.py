@@ -14,7 +14,7 @@ from nats.js.errors import NotFoundError, ServiceUnavailableError
 from pymongo.errors import OperationFailure, WriteConcernError
 
 import libs.common.process
-from libs.common.bus.streams import find_uplinks
+from libs.common.bus.streams import find_uplink_streams
 from libs.common.http import run_service
 from libs.common.http.guards import applications
 from libs.common.process import (
@@ -195,7 +195,7 @@ async def test_a_process_waits_for_a_former_partition(
                 raise error
 
     js: Any = Streams()
-    assert await wait_for_store("NATS", lambda: find_uplinks(js)) == ["UPLINK", "UPLINK_3"]
+    assert await wait_for_store("NATS", lambda: find_uplink_streams(js)) == ["UPLINK", "UPLINK_3"]
     assert [text.partition(": nats")[0] for text in caplog.messages] == [
         "waiting for NATS: stream UPLINK_3 does not answer"
     ] * 2

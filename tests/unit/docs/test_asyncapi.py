@@ -12,7 +12,7 @@ PROMISED = Path(__file__).with_name("asyncapi_promised.txt")
 """One line for each subject, field, type and field that is always there.
 
 `python tests/unit/docs/test_asyncapi.py` writes the file. Lines may be added freely. Removing one
-breaks readers and raises the first number of `asyncapi.VERSION`.
+breaks readers and raises the first number of `asyncapi.CONTRACT_VERSION`.
 """
 
 Json = dict[str, Any]
@@ -56,20 +56,20 @@ def _resolved(document: Json, schema: Json) -> Json:
 
 def test_the_file_equals_the_structs():
     """`docs/reference/asyncapi.json` equals the document that the code generates."""
-    assert (ROOT / "docs/reference/asyncapi.json").read_bytes() == asyncapi.render(), (
+    assert (ROOT / "docs/reference/asyncapi.json").read_bytes() == asyncapi.render_document(), (
         "python -m libs.common.contracts.asyncapi > docs/reference/asyncapi.json"
     )
 
 
 def test_no_published_subject_or_field_is_removed():
     """The document has every published subject, field and type."""
-    gone = set(PROMISED.read_text().splitlines()) - set(promises(asyncapi.document()))
+    gone = set(PROMISED.read_text().splitlines()) - set(promises(asyncapi.build_document()))
     assert not gone, sorted(gone)
 
 
 def test_a_removed_field_and_subject_are_noticed():
     """The comparison reports a removed field and a removed subject."""
-    document = json.loads(asyncapi.render())
+    document = json.loads(asyncapi.render_document())
     before = set(promises(document))
     del document["components"]["schemas"]["PropertiesReported"]["properties"]["ts"]
     del document["channels"]["event.device.online"]
@@ -80,7 +80,7 @@ def test_a_removed_field_and_subject_are_noticed():
 
 def test_every_reference_of_the_document_resolves():
     """Each `$ref` points to an existing part of the document."""
-    document = json.loads(asyncapi.render())
+    document = json.loads(asyncapi.render_document())
 
     def check(node: Any) -> None:
         if isinstance(node, dict):
@@ -99,4 +99,4 @@ def test_every_reference_of_the_document_resolves():
 
 
 if __name__ == "__main__":
-    PROMISED.write_text("\n".join(promises(asyncapi.document())) + "\n")
+    PROMISED.write_text("\n".join(promises(asyncapi.build_document())) + "\n")

@@ -110,7 +110,10 @@ class ImportWorker:
 
     async def run(self) -> None:
         """Process imports until cancelled."""
-        tenants, wake = self.store.list_running_tenants, self.store.wakeups.event(IMPORTS_TOPIC)
+        tenants, wake = (
+            self.store.list_running_tenants,
+            self.store.wakeups.create_event(IMPORTS_TOPIC),
+        )
         await take_turns(
             "imports",
             CONCURRENT_TENANTS,

@@ -20,7 +20,7 @@ from libs.common.bus import DEAD, Bus
 from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.subjects import (
     alarm_event,
-    dead_uplink,
+    dead_uplink_subject,
     device_event,
     task_event,
     thing_event,
@@ -130,7 +130,7 @@ class WriteOnlyEraser:
             for subject in subjects:
                 await self._erase_events(subject, lambda raw: _has_write_only(raw, tsl))
             await self._erase_messages(
-                DEAD, dead_uplink(sn), lambda raw: _dead_has_write_only(raw, tsl)
+                DEAD, dead_uplink_subject(sn), lambda raw: _dead_has_write_only(raw, tsl)
             )
             for change in ALARM_CHANGES if alarms else ():
                 subject = alarm_event(tenant, thing_id, change)

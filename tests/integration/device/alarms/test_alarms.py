@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.bus import EVENTS, OutgoingMessage
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.errors import InvalidInput
@@ -43,7 +43,7 @@ async def report(world: World, sn: str, *values: Any, ts: int | None = None) -> 
 
 async def say(world: World, sn: str, channel: str, bodies: list[Any]) -> None:
     await world.clients.bus.publish(
-        [OutgoingMessage(up(sn, channel), msgspec.json.encode(body)) for body in bodies]
+        [OutgoingMessage(uplink_subject(sn, channel), msgspec.json.encode(body)) for body in bodies]
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from bson import Binary
 
 from libs.common.bus import OutgoingMessage
-from libs.common.bus.subjects import alarm_event, dead_uplink, device_event
+from libs.common.bus.subjects import alarm_event, dead_uplink_subject, device_event
 from libs.common.contracts.limits import Limits
 from libs.common.limits.tenants import LimitsCache
 from libs.common.tsl import parse_document
@@ -110,7 +110,7 @@ async def stored(world: World) -> World:
     await world.bus.publish(
         [
             OutgoingMessage(device_event("default", 7, "reported"), reported),
-            OutgoingMessage(dead_uplink("SN7"), msgspec.json.encode(dead)),
+            OutgoingMessage(dead_uplink_subject("SN7"), msgspec.json.encode(dead)),
         ]
     )
     await _raise_alarms(world)

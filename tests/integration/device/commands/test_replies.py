@@ -324,7 +324,7 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
     await issue_all(world, late)
     await world.commands.end(late, "FAILED", "the device said s3cret-5")
     await wiper(world).wipe("default", utc_now())
-    await world.outbox.send(world.outbox.build(command_messages(late)))
+    await world.outbox.publish_or_store(world.outbox.build_documents(command_messages(late)))
     assert "s3cret-5" in await everything(world)
 
     await wiper(world).wipe("default", utc_now() + MAX_PUBLISH_DELAY)
@@ -531,7 +531,7 @@ async def test_delivery_publishes_the_event_of_a_command_whose_process_ended(
     world: World, sn: str, monkeypatch: pytest.MonkeyPatch
 ):
     """The event is published once, with the first repetition."""
-    monkeypatch.setattr(world.outbox, "send", AsyncMock(return_value=False))
+    monkeypatch.setattr(world.outbox, "publish_or_store", AsyncMock(return_value=False))
     await issue(world, command(5), command(6))
     monkeypatch.undo()
     for _ in range(2):

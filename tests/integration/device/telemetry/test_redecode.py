@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.bus import OutgoingMessage
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.contracts.frames import Frame
 from libs.common.jobs import run_in_background
@@ -459,7 +459,7 @@ def many(first: int, numbers: range, ts: int) -> list[OutgoingMessage]:
     """Frames of ten devices from `first` on, one a second."""
     return [
         OutgoingMessage(
-            up(f"SN{first + number % 10}", "frame"),
+            uplink_subject(f"SN{first + number % 10}", "frame"),
             msgspec.json.encode(
                 Frame(
                     port=85,

@@ -23,7 +23,7 @@ from libs.common.bus import (
     RpcClient,
     Wakeups,
 )
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.contracts.limits import Limits
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.migrations import migrate
@@ -203,12 +203,15 @@ class World:
     async def say(self, sn: str, body: Any, channel: str = "report") -> None:
         """Put one message of a device on `UPLINK`."""
         raw = body if isinstance(body, bytes) else msgspec.json.encode(body)
-        await self.bus.publish([OutgoingMessage(up(sn, channel), raw)])
+        await self.bus.publish([OutgoingMessage(uplink_subject(sn, channel), raw)])
 
     async def say_all(self, messages: Iterable[tuple[str, Any]]) -> None:
         """Put reports on `UPLINK`, in order."""
         await self.bus.publish(
-            [OutgoingMessage(up(sn, "report"), msgspec.json.encode(body)) for sn, body in messages]
+            [
+                OutgoingMessage(uplink_subject(sn, "report"), msgspec.json.encode(body))
+                for sn, body in messages
+            ]
         )
 
     async def fetch(self, count: int) -> list[Msg]:

@@ -9,7 +9,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
 from libs.common.identity import Kind, Principal
@@ -352,7 +352,7 @@ async def bell(world: World, sn: str, *reported: tuple[str, dict[str, Any]]) -> 
     first = now_ms() - len(reported)
     for number, (event, outputs) in enumerate(reported):
         body = {"eventId": event, "outputs": outputs, "ts": first + number}
-        await world.outside.js.publish(up(sn, "event"), msgspec.json.encode(body))
+        await world.outside.js.publish(uplink_subject(sn, "event"), msgspec.json.encode(body))
 
     async def stored() -> bool:
         events = world.database["device_events"]

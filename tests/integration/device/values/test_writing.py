@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from libs.common.bus import RpcClient
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.entities import (
     INTEGRATION_ENTITIES,
@@ -196,7 +196,7 @@ async def test_a_rejected_or_late_call_is_an_error(world: World):
     assert "the call continues" in content["error_message"]
     waiting = await world.database["commands"].find_one({"thingId": thing, "status": "SENT"})
     reply = f'{{"commandId": {waiting["_id"]}, "status": "SUCCESS", "outputs": {{"was": 1}}}}'
-    await world.outside.client.publish(up("W-7", "reply"), reply.encode())
+    await world.outside.client.publish(uplink_subject("W-7", "reply"), reply.encode())
 
     async def closed() -> bool:
         found = await world.database["commands"].find_one({"_id": waiting["_id"]})

@@ -13,7 +13,7 @@ from nats.js.errors import NotFoundError
 from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import DEAD, EVENTS, UPLINK, BatchConsumer, Bus, RpcClient, RpcServer
-from libs.common.bus.subjects import down_command, up
+from libs.common.bus.subjects import command_subject, uplink_subject
 from libs.common.contracts import auth
 from libs.common.contracts.integrations import (
     AddDevice,
@@ -303,9 +303,11 @@ class World(AskedByUsers):
             command = msgspec.json.decode(message.data)
             heard.append(command)
             reply = {"commandId": command["commandId"], "status": status, **more}
-            await self.outside.client.publish(up(sn, "reply"), msgspec.json.encode(reply))
+            await self.outside.client.publish(
+                uplink_subject(sn, "reply"), msgspec.json.encode(reply)
+            )
 
-        subscription = await self.outside.client.subscribe(down_command(sn), cb=answer)
+        subscription = await self.outside.client.subscribe(command_subject(sn), cb=answer)
         await self.outside.client.flush()
         try:
             yield heard

@@ -11,16 +11,20 @@ from nats.js.errors import NotFoundError
 
 from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.streams import (
-    EVENT_READERS,
+    EVENT_CONSUMERS,
     EVENTS,
     UPLINK,
-    UPLINK_PARTITIONS,
+    UPLINK_PARTITION_CONFIGS,
     EventPartitions,
-    event_partition,
-    find_uplinks,
+    event_partition_config,
+    find_uplink_streams,
     set_event_partitions,
 )
-from libs.common.bus.subjects import partition_of_event, partition_prefix, partitioned_event
+from libs.common.bus.subjects import (
+    event_partition_number,
+    partition_prefix,
+    partitioned_event_subject,
+)
 
 ROOT = Path(__file__).parents[4]
 DEVICE = ("device.5.reported", "device.5.online", "service.5.called", "alarm.5.raised", "look.5")
@@ -49,28 +53,28 @@ class FakeStreams:
 
 @pytest.mark.parametrize("partitions", [2, 3, 16])
 def test_all_events_of_a_device_have_one_partition(partitions: int) -> None:
-    found = {partition_of_event(f"event.t1.{one}", partitions) for one in DEVICE}
+    found = {event_partition_number(f"event.t1.{one}", partitions) for one in DEVICE}
 
     assert len(found) == 1
     assert found < set(range(partitions))
 
 
 def test_devices_are_spread_over_all_partitions() -> None:
-    numbers = [partition_of_event(f"event.t1.device.{one}.reported", 4) for one in range(4000)]
+    numbers = [event_partition_number(f"event.t1.device.{one}.reported", 4) for one in range(4000)]
 
     assert all(900 < numbers.count(partition) < 1100 for partition in range(4))
 
 
 @pytest.mark.parametrize("subject", ["event.t1.auth.user.deleted", "event.t1.x", "event.restored"])
 def test_other_events_have_a_partition_too(subject: str) -> None:
-    placed = partitioned_event(subject, 2)
+    placed = partitioned_event_subject(subject, 2)
 
-    assert placed == f"events.2.{partition_of_event(subject, 2)}.{subject}"
+    assert placed == f"events.2.{event_partition_number(subject, 2)}.{subject}"
     assert partition_prefix(placed) == placed.removesuffix(f".{subject}")
 
 
 def test_an_unused_partition_accepts_and_repeats_no_events() -> None:
-    config = event_partition(2, 2)
+    config = event_partition_config(2, 2)
 
     assert config.subjects == ["events.restored.EVENTS_2"]
     assert (config.republish, config.subject_transform) == (None, None)
@@ -83,7 +87,10 @@ async def test_only_events_are_published_in_partitions() -> None:
 
     placed = await bus.address_partitions([OutgoingMessage(subject, b"") for subject in subjects])
 
-    assert [one.subject for one in placed] == [partitioned_event(subjects[0], 2), *subjects[1:]]
+    assert [one.subject for one in placed] == [
+        partitioned_event_subject(subjects[0], 2),
+        *subjects[1:],
+    ]
     assert await bus.address_partitions(placed) == placed
 
 
@@ -117,9 +124,9 @@ async def test_partitions_are_read_again_only_when_they_are_old() -> None:
 @pytest.mark.parametrize(("partitions", "more"), [(1, []), (2, ["UPLINK_0", "UPLINK_1"])])
 async def test_reports_may_wait_in_former_partitions(partitions: int, more: list[str]) -> None:
     """They are listed with those that are in use, which may not exist yet."""
-    js: Any = FakeStreams(UPLINK_PARTITIONS["UPLINK_5"])
+    js: Any = FakeStreams(UPLINK_PARTITION_CONFIGS["UPLINK_5"])
 
-    assert await find_uplinks(js, partitions) == [UPLINK, *more, "UPLINK_5"]
+    assert await find_uplink_streams(js, partitions) == [UPLINK, *more, "UPLINK_5"]
 
 
 def test_every_durable_reader_of_events_is_measured() -> None:
@@ -131,4 +138,4 @@ def test_every_durable_reader_of_events_is_measured() -> None:
         if "BatchConsumer" in text
         for name in re.findall(r'(?:durable=|^CONSUMER_NAME = )"([\w-]+)"', text, re.MULTILINE)
     }
-    assert found - {"ingest"} == set(EVENT_READERS)
+    assert found - {"ingest"} == set(EVENT_CONSUMERS)

@@ -59,7 +59,7 @@ class Hanging:
 
 def ask(tenant: str, **headers: str) -> Request:
     """A request as `RpcClient` sends it."""
-    return Request("rpc.test.x", Ask(tenant), {rpc.TENANT: tenant, **headers})
+    return Request("rpc.test.x", Ask(tenant), {rpc.TENANT_HEADER: tenant, **headers})
 
 
 async def send(server: RpcServer, *requests: Request) -> None:
@@ -87,7 +87,9 @@ async def test_requests_of_one_tenant_that_hang_do_not_delay_others(kind: str):
     async with asyncio.timeout(30):
         await quiet.answered.wait()
     assert quiet.status == "200"
-    assert hanging.begun["noisy"] == (rpc.MAX_CONCURRENT // 2 if kind == "integration" else 4)
+    assert hanging.begun["noisy"] == (
+        rpc.MAX_CONCURRENT_REQUESTS // 2 if kind == "integration" else 4
+    )
 
 
 async def test_only_a_tenant_with_too_many_requests_is_refused(monkeypatch: pytest.MonkeyPatch):
@@ -109,7 +111,7 @@ async def test_a_request_whose_client_gave_up_is_not_handled():
     """It waited for longer than its client does."""
     server, hanging = RpcServer(None, "test"), Hanging()
     server.offer("x", Ask, hanging.plain)
-    late = ask("quiet", **{rpc.PATIENCE_HEADER: "0"})
+    late = ask("quiet", **{rpc.CALL_TIMEOUT_HEADER: "0"})
     await send(server, late)
     await server._schedulers[0].finish()
     assert (hanging.begun, late.status) == ({}, "")
@@ -129,8 +131,8 @@ async def test_a_client_names_the_tenant(request_: Any, named: str):
     bus = type("Bus", (), {"client": Client()})()
     name_lines(tenant="current")
     await RpcClient(bus).call("rpc.test.x", request_, None, timeout=2.5)
-    assert bus.client.headers.get(rpc.TENANT) == named
-    assert bus.client.headers[rpc.PATIENCE_HEADER] == "2.5"
+    assert bus.client.headers.get(rpc.TENANT_HEADER) == named
+    assert bus.client.headers[rpc.CALL_TIMEOUT_HEADER] == "2.5"
 
 
 class Wire:

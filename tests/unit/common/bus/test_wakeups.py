@@ -41,7 +41,11 @@ def process(wire: Any) -> Wakeups:
 async def test_a_change_wakes_loops_of_its_topic_in_all_processes(wire: Wire) -> None:
     """Loops of other topics keep resting."""
     first, second = process(wire), process(wire)
-    here, there, other = first.event("alarms"), second.event("alarms"), second.event("imports")
+    here, there, other = (
+        first.create_event("alarms"),
+        second.create_event("alarms"),
+        second.create_event("imports"),
+    )
     async with asyncio.timeout(10), run_in_background(first.run(), second.run()):
         first.notify("alarms")
         assert here.is_set()
@@ -52,7 +56,7 @@ async def test_a_change_wakes_loops_of_its_topic_in_all_processes(wire: Wire) ->
 async def test_a_lost_message_delays_a_loop_only_until_the_next_one(wire: Wire) -> None:
     """The next message has the same numbers, so the receiver notices the change."""
     first, second = process(wire), process(wire)
-    there = second.event("alarms")
+    there = second.create_event("alarms")
     async with asyncio.timeout(10), run_in_background(first.run(), second.run()):
         await wire.published.wait()
         wire.is_broken = True
@@ -67,7 +71,7 @@ async def test_a_lost_message_delays_a_loop_only_until_the_next_one(wire: Wire) 
 def test_a_process_that_falls_silent_wakes_all_loops_once() -> None:
     """It may have ended between a commit and its message."""
     receiver = process(None)
-    topics = [receiver.event("alarms"), receiver.event("imports")]
+    topics = [receiver.create_event("alarms"), receiver.create_event("imports")]
     receiver.receive(b'{"process":"other","topics":{}}')
 
     receiver.wake_after_silence(0.0)
@@ -85,10 +89,10 @@ async def test_a_process_without_connection_wakes_its_loops_again_and_again(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears neither others nor itself."""
-    monkeypatch.setattr(wakeups, "SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(wakeups, "MAX_SILENCE_SECONDS", 0.05)
     wire.is_broken = True
     alone = process(wire)
-    event = alone.event("alarms")
+    event = alone.create_event("alarms")
     async with asyncio.timeout(10), run_in_background(alone.run()):
         for _ in range(3):
             await event.wait()

@@ -19,7 +19,7 @@ from deploy.backup.streams import (
 )
 from deploy.platform.errors import CommandError
 from libs.common.bus import EVENTS, Bus
-from libs.common.bus.streams import ANY_EVENT, UPLINK, UPLINK_PARTITIONS, UPLINKS
+from libs.common.bus.streams import ANY_EVENT, UPLINK, UPLINK_PARTITION_CONFIGS, UPLINK_STREAM_NAMES
 
 BUS = cast("Bus", Mock())
 MISSING = {"error": {"code": 404, "err_code": 10059, "description": "stream not found"}}
@@ -36,14 +36,14 @@ async def test_no_snapshot_of_a_missing_stream_is_requested() -> None:
 
 def test_every_stream_with_reports_is_copied_and_advanced() -> None:
     """They are the last, and `UPLINK` is the first of them: it determines the moment."""
-    assert COPIED_STREAMS[-len(UPLINKS) :] == UPLINKS
-    assert set(UPLINKS) <= FILLER_SUBJECT_BY_STREAM.keys()
+    assert COPIED_STREAMS[-len(UPLINK_STREAM_NAMES) :] == UPLINK_STREAM_NAMES
+    assert set(UPLINK_STREAM_NAMES) <= FILLER_SUBJECT_BY_STREAM.keys()
 
 
-@pytest.mark.parametrize("name", UPLINK_PARTITIONS)
+@pytest.mark.parametrize("name", UPLINK_PARTITION_CONFIGS)
 def test_a_partition_stores_its_filler(name: str) -> None:
     """The stream has its subject."""
-    (subject, _) = UPLINK_PARTITIONS[name].subjects or []
+    (subject, _) = UPLINK_PARTITION_CONFIGS[name].subjects or []
     assert FILLER_SUBJECT_BY_STREAM[name].startswith(subject.removesuffix("*.*"))
 
 
@@ -64,7 +64,7 @@ async def test_the_moment_precedes_every_snapshot_of_reports(
     heads, at = await _write_stream_snapshots(
         BUS, AsyncMock(side_effect=written.append), AsyncMock()
     )
-    assert clock[at:] == [*UPLINKS]
+    assert clock[at:] == [*UPLINK_STREAM_NAMES]
     assert (len(heads), written.count(StreamEnd())) == (len(COPIED_STREAMS), len(COPIED_STREAMS))
 
 

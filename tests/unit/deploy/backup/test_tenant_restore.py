@@ -11,7 +11,7 @@ import msgspec
 from deploy.backup.stores import Stores
 from deploy.backup.tenant_restore import _wake_flow_replicas
 from deploy.platform.errors import CommandError
-from libs.common.bus.wakeups import Changes
+from libs.common.bus.wakeups import ChangeCounts
 from services.workflow.triggers.deployed_flows import FLOWS_TOPIC
 
 
@@ -26,7 +26,7 @@ async def test_workflow_loads_the_flows_of_a_restored_tenant_at_once() -> None:
     await _wake_flow_replicas(cast("Stores", SimpleNamespace(connect_bus=connect)), lines.append)
     subject, payload = bus.publish_core.call_args.args
     assert (subject, lines) == ("wakeup.workflow", [])
-    assert msgspec.json.decode(payload, type=Changes).topics == {FLOWS_TOPIC: 1}
+    assert msgspec.json.decode(payload, type=ChangeCounts).topics == {FLOWS_TOPIC: 1}
 
     def reject(_: str) -> None:
         raise CommandError("no NATS")

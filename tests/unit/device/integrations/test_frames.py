@@ -7,7 +7,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from libs.common.bus import OutgoingMessage
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.contracts.frames import DeviceFrame, Frame, Reception, SendFrames
 from services.device.lorawan.rpc import MAX_UNCHANGED_FRAME_BYTES, FrameRpc, SendRawFrames
 from services.device.telemetry.batch import build_batch
@@ -64,7 +64,7 @@ async def test_a_frame_is_published_as_it_came(bus: Bus):
     refused = await tell(bus, call(told(), told(tenant="other"), told(identifier="F-2")))
     assert refused == [1, 2]
     assert [(one.subject, one.payload) for one in bus.published] == [
-        (up("F-1", "frame"), msgspec.json.encode(FRAME))
+        (uplink_subject("F-1", "frame"), msgspec.json.encode(FRAME))
     ]
     assert bus.heard == ["F-1"]
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from services.device.telemetry.batch import build_batch
 from services.device.telemetry.events import build_events, dead_message
 from services.device.telemetry.uplink import Uplink
@@ -30,7 +30,7 @@ def uplink(payload: bytes, channel: str = "report") -> Uplink:
         sequence=1,
         received=1_700_000_000_000,
         delivered=1,
-        message=Msg(None, subject=up("SN7", channel)),  # type: ignore[arg-type]
+        message=Msg(None, subject=uplink_subject("SN7", channel)),  # type: ignore[arg-type]
     )
 
 

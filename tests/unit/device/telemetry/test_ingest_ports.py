@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from libs.common.bus.subjects import up
+from libs.common.bus.subjects import uplink_subject
 from libs.common.contracts.frames import Frame
 from services.device.telemetry import ingest as ingesting
 from services.device.telemetry.batch import Batch, KeptFrame, build_batch
@@ -70,7 +70,7 @@ class Fake(FrameDecoder, CommandCloser, AlarmTrigger):
 
 def message(sequence: int, sn: str, channel: str, payload: bytes) -> Msg:
     reply = f"$JS.ACK.UPLINK.ingest.1.{sequence}.{sequence}.{NOW * 1_000_000}.0"
-    return Msg(None, subject=up(sn, channel), reply=reply, data=payload)  # type: ignore[arg-type]
+    return Msg(None, subject=uplink_subject(sn, channel), reply=reply, data=payload)  # type: ignore[arg-type]
 
 
 def report(sequence: int, sn: str) -> Msg:

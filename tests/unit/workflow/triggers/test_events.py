@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from libs.common.changes import read_arrival
+from libs.common.changes import parse_arrival_time
 from services.device.telemetry.uplink import Uplink
 from services.workflow.triggers.events import (
     MAX_CLOCK_SKEW_MS,
@@ -96,8 +96,8 @@ def reply(stored: int = NOW, delivered: int = 1, domain: str = "") -> str:
 
 def test_ids_of_reports_contain_their_arrival():
     """Other ids have no time."""
-    assert read_arrival(event()) == NOW
-    assert read_arrival(event(prefix="c")) == read_arrival("4f1c") == 0
+    assert parse_arrival_time(event()) == NOW
+    assert parse_arrival_time(event(prefix="c")) == parse_arrival_time("4f1c") == 0
 
 
 @pytest.mark.parametrize(

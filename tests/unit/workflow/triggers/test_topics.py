@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from libs.common.bus.subjects import outside_topic
+from libs.common.bus.subjects import split_external_subject
 from services.workflow.engine.runner import AdmissionResult
 from services.workflow.nodes.parameters import convert_parameters
 from services.workflow.nodes.triggers import SimpleMqttParameters
@@ -48,7 +48,7 @@ def test_topic_filters_follow_mqtt(pattern: str, topic: str, expected: bool) -> 
 )
 def test_a_subject_is_read_as_the_topic_that_it_was(subject: str, expected: tuple[str, str]):
     """As nats-server writes topics: dots and empty levels, too."""
-    assert outside_topic(subject) == expected
+    assert split_external_subject(subject) == expected
 
 
 @pytest.mark.parametrize("topic", ["", "/a", "a//b", "a/#/b", "a+", "a b", "/".join("a" * 21)])
