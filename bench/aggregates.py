@@ -14,7 +14,7 @@ from bench.table import Row, median_value
 from bench.things import TENANT, Running, device_service
 from libs.common.clock import now_ms
 from libs.common.identity import Kind
-from libs.common.store.migrations import CLUSTERED
+from libs.common.store.migrations import CLUSTERED_OPTIONS
 from libs.common.things import entity_id
 from services.device.telemetry.partitions import (
     DAY_MS,
@@ -37,7 +37,7 @@ def _fill(database: Database[Json], start: int) -> list[str]:
     names = []
     for partition in range(partition_number(start), partition_number(start + REPORTS * step) + 1):
         names.append(collection_name(partition))
-        database.create_collection(names[-1], **CLUSTERED)
+        database.create_collection(names[-1], **CLUSTERED_OPTIONS)
     for first in range(0, REPORTS, CHUNK):
         rows: dict[str, list[Json]] = {}
         for number in range(first, first + CHUNK):

@@ -28,7 +28,7 @@ from bench.stack import ROOT, processor_seconds
 from bench.table import Row, median_value
 from deploy.platform import ports
 from libs.common.clock import now_ms
-from libs.common.store.migrations import CLUSTERED
+from libs.common.store.migrations import CLUSTERED_OPTIONS
 from services.device.telemetry.partitions import (
     PARTITION_MS,
     collection_name,
@@ -215,7 +215,7 @@ class Histories:
         start = max(end - records * 500, partition_number(end) * PARTITION_MS)
         name = collection_name(partition_number(end))
         if name not in self._database.list_collection_names():
-            self._database.create_collection(name, **CLUSTERED)
+            self._database.create_collection(name, **CLUSTERED_OPTIONS)
         step = max((end - start) / records, 0.01)
         for first in range(0, records, 20_000):
             self._database[name].insert_many(

@@ -26,7 +26,11 @@ from pymongo.errors import OperationFailure
 from deploy.backup.records import CollectionEnd, CollectionHead, Documents
 from deploy.platform.errors import CommandError
 from deploy.platform.mongo_server import Client
-from libs.common.store.migrations import MIGRATIONS, RESTORING, create_missing
+from libs.common.store.migrations import (
+    MIGRATIONS_COLLECTION,
+    RESTORING_ID,
+    create_missing_collection,
+)
 
 COMMANDS, OUTBOX = "thingway_device.commands", "thingway_device.outbox"
 OPENAPI_COMMANDS = "thingway_management.openapi_commands"
@@ -183,7 +187,7 @@ class MongoSnapshot:
             async with client.start_session(snapshot=True) as session:
                 snapshot = cls(client, databases, session)
                 snapshot.collections = await list_collections(client, databases)
-                await client[databases[0]][MIGRATIONS].find_one({}, session=session)
+                await client[databases[0]][MIGRATIONS_COLLECTION].find_one({}, session=session)
                 if snapshot.collections != await list_collections(client, databases):
                     continue
                 time: Any = session._snapshot_time  # noqa: SLF001 - there is no other way to read it
@@ -276,16 +280,16 @@ class DatabaseRestore:
 
     async def mark_incomplete(self) -> None:
         """Mark the database as incomplete; services wait until `remove_mark`."""
-        await self._database[MIGRATIONS].insert_one({"_id": RESTORING})
+        await self._database[MIGRATIONS_COLLECTION].insert_one({"_id": RESTORING_ID})
 
     async def remove_mark(self) -> None:
         """Remove the mark of `mark_incomplete`, so that services start."""
-        await self._database[MIGRATIONS].delete_one({"_id": RESTORING})
+        await self._database[MIGRATIONS_COLLECTION].delete_one({"_id": RESTORING_ID})
 
     async def create_collection(self, head: CollectionHead) -> None:
         """Create a collection; `create_indexes` adds its indexes after all documents."""
         options = bson.decode(head.options)
-        await create_missing(self._database, head.name, **options)
+        await create_missing_collection(self._database, head.name, **options)
         self._indexes[head.name] = bson.decode(head.indexes)["indexes"]
 
     async def insert_documents(self, name: str, documents: Sequence[bytes]) -> None:
@@ -300,7 +304,7 @@ class DatabaseRestore:
     async def tally_collection(self, name: str) -> CollectionTally:
         """Return count and digest of a collection's documents, without the restore's mark."""
         tally = CollectionTally()
-        query = {"_id": {"$ne": RESTORING}} if name == MIGRATIONS else {}
+        query = {"_id": {"$ne": RESTORING_ID}} if name == MIGRATIONS_COLLECTION else {}
         cursor: AsyncIterator[Any] = self._database[name].find_raw_batches(
             query, batch_size=_BATCH_DOCUMENTS
         )

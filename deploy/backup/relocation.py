@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from libs.common.identity.seal import Seal, SealBroken
-from libs.common.store.ids import FIRST
+from libs.common.store.ids import FIRST_ID
 from libs.common.things import MEMBERS_PER_THING
 from services.device.telemetry.partitions import KEY_FORMAT
 from services.workflow.credentials.store import seal_context
@@ -81,7 +81,7 @@ class Relocation:
 
     def is_source_id(self, sequence: str, value: int) -> bool:
         """Return whether a number can be an id of the sequence at the source."""
-        return FIRST <= value < self.ends.get(sequence, FIRST)
+        return FIRST_ID <= value < self.ends.get(sequence, FIRST_ID)
 
     def shift_entity_id(self, value: int) -> int:
         """Return the entity id at the target, or `value` if it is not an entity id."""

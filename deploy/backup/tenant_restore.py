@@ -44,11 +44,11 @@ from deploy.platform.mongo_server import Client
 from libs.common.bus import Wakeups
 from libs.common.errors import Unavailable
 from libs.common.identity.seal import Seal
-from libs.common.scheduling.turns import IDLE_PERIOD
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS
 from libs.common.settings import SettingsInvalid
-from libs.common.store.ids import FIRST
-from libs.common.store.migrations import create_missing
-from libs.common.store.mongo import DUPLICATE_KEY
+from libs.common.store.ids import FIRST_ID
+from libs.common.store.migrations import create_missing_collection
+from libs.common.store.mongo import DUPLICATE_KEY_CODE
 from services.workflow.triggers.deployed_flows import CHANGES_COLLECTION, FLOWS_TOPIC
 
 _WORKFLOW_SERVICE = "workflow"
@@ -99,7 +99,7 @@ async def restore_tenant(
 
 
 async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
-    """Let the replicas of `workflow` load the new flows before `IDLE_PERIOD` ends."""
+    """Let the replicas of `workflow` load the new flows without waiting."""
     try:
         async with stores.connect_bus(_WORKFLOW_SERVICE) as bus:
             wakeups = Wakeups(bus, _WORKFLOW_SERVICE)
@@ -107,7 +107,7 @@ async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
             await wakeups.send()
             await bus.client.flush()
     except (CommandError, SettingsInvalid, Unavailable, NatsError) as error:
-        log(f"the flows start after up to {IDLE_PERIOD:.0f} s: {error}")
+        log(f"the flows start after up to {IDLE_PERIOD_SECONDS:.0f} s: {error}")
 
 
 class _TenantWriter:
@@ -139,13 +139,13 @@ class _TenantWriter:
             counters = self._clients[database][database]["counters"]
             before = await counters.find_one_and_update(
                 {"_id": sequence},
-                [{"$set": {"next": {"$add": [{"$ifNull": ["$next", FIRST]}, end - FIRST]}}}],
+                [{"$set": {"next": {"$add": [{"$ifNull": ["$next", FIRST_ID]}, end - FIRST_ID]}}}],
                 upsert=True,
                 return_document=ReturnDocument.BEFORE,
             )
-            shifts[name] = (int(before["next"]) if before else FIRST) - FIRST
-        first = FIRST + shifts.get(_THING_SEQUENCE, 0)
-        end = ends.get(_THING_SEQUENCE, FIRST) + shifts.get(_THING_SEQUENCE, 0)
+            shifts[name] = (int(before["next"]) if before else FIRST_ID) - FIRST_ID
+        first = FIRST_ID + shifts.get(_THING_SEQUENCE, 0)
+        end = ends.get(_THING_SEQUENCE, FIRST_ID) + shifts.get(_THING_SEQUENCE, 0)
         await self._markers.insert_one({"_id": self._marker_id, "things": [first, end]})
         return shifts
 
@@ -160,7 +160,7 @@ class _TenantWriter:
                 )
             database = self._clients[record.database][record.database]
             options: dict[str, Any] = bson.decode(record.options)
-            await create_missing(database, record.name, **options)
+            await create_missing_collection(database, record.name, **options)
         elif isinstance(record, Documents) and self._row is not None and record.data:
             documents = [self._relocate(raw) for raw in split_documents(record.data)]
             await self._insert(self._row, documents)
@@ -184,7 +184,7 @@ class _TenantWriter:
             await self._clients[database][database][name].insert_many(documents, ordered=False)
         except BulkWriteError as error:
             faults = error.details["writeErrors"]
-            if not row.shared or any(fault["code"] != DUPLICATE_KEY for fault in faults):
+            if not row.shared or any(fault["code"] != DUPLICATE_KEY_CODE for fault in faults):
                 reason = faults[0]["errmsg"] if faults else error
                 raise CommandError(
                     f"MongoDB rejects the tenant's documents of {name}: {reason}"

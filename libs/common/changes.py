@@ -8,26 +8,26 @@ from typing import Any
 import msgspec
 
 from libs.common.things import (
-    ADDRESS,
-    ALARM,
-    ALARM_CONTENT,
-    ALARM_STATUS,
-    ALARM_TIME,
-    LATITUDE,
-    LONGITUDE,
-    STATUS,
-    flattened,
+    ADDRESS_PATH,
+    ALARM_CONTENT_PATH,
+    ALARM_PATH,
+    ALARM_STATUS_PATH,
+    ALARM_TIME_PATH,
+    LATITUDE_PATH,
+    LONGITUDE_PATH,
+    STATUS_PATH,
+    flatten_properties,
     member_key,
 )
 
 REPORT_SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
 """Reports of devices and other things, and events of devices."""
 ALARM_SUBJECTS = "event.*.alarm.*.*"
-_ALARM_PATHS = (ALARM_STATUS, ALARM_TIME, ALARM_CONTENT)
+_ALARM_PATHS = (ALARM_STATUS_PATH, ALARM_TIME_PATH, ALARM_CONTENT_PATH)
 _CHANGED_PATHS = {
-    "online": (STATUS,),
-    "offline": (STATUS,),
-    "updated": (LATITUDE, LONGITUDE, ADDRESS),
+    "online": (STATUS_PATH,),
+    "offline": (STATUS_PATH,),
+    "updated": (LATITUDE_PATH, LONGITUDE_PATH, ADDRESS_PATH),
     "raised": _ALARM_PATHS,
     "claimed": _ALARM_PATHS,
     "cleared": _ALARM_PATHS,
@@ -107,7 +107,7 @@ def read_reported_change(payload: bytes) -> EntityChange:
     paths: dict[str, Any] = {
         name: value for name, value in reported.items() if isinstance(value, dict)
     }
-    paths.update(flattened(reported))
+    paths.update(flatten_properties(reported))
     key = event.device.thing_key
     values = {member_key(key, path): value for path, value in paths.items()}
     is_event = bool(event.tsl_id)
@@ -130,7 +130,7 @@ def read_alarm_change(payload: bytes) -> EntityChange:
     event = _decoder.decode(payload)
     said: dict[str, Any] = msgspec.json.decode(payload)
     value = {name: member for name, member in said.items() if name not in _EVENT_FIELDS}
-    values = {member_key(event.device.thing_key, ALARM): value}
+    values = {member_key(event.device.thing_key, ALARM_PATH): value}
     return EntityChange(
         event.event_id, event.tenant, _thing(event.device), event.created_at, values
     )

@@ -13,9 +13,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-CANCEL_INTERVAL = 0.5
+CANCEL_INTERVAL_SECONDS = 0.5
 """Seconds after which an unfinished task is cancelled again."""
-RETRY_PAUSE = 0.05
+RETRY_PAUSE_SECONDS = 0.05
 """Seconds between two attempts of `retry`."""
 
 
@@ -70,7 +70,7 @@ async def cancel_and_wait(*tasks: "asyncio.Task[Any]") -> None:
         for task in pending:
             task.cancel()
         try:
-            await asyncio.wait(pending, timeout=CANCEL_INTERVAL)
+            await asyncio.wait(pending, timeout=CANCEL_INTERVAL_SECONDS)
         except asyncio.CancelledError as error:
             cancelled = error
         pending = {task for task in pending if not task.done()}
@@ -147,7 +147,7 @@ async def retry(attempt: Callable[[], Awaitable[T]], *errors: type[Exception]) -
         try:
             return await attempt()
         except errors:
-            await asyncio.sleep(RETRY_PAUSE)
+            await asyncio.sleep(RETRY_PAUSE_SECONDS)
 
 
 async def gather_limited(maximum: int, calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:

@@ -3,11 +3,11 @@
 import struct
 from typing import NamedTuple
 
-MAX_CONNECT = 128 * 1024
+MAX_CONNECT_BYTES = 128 * 1024
 """Maximum bytes of a CONNECT: client id, will and login of up to 64 KiB each, but not all at
 once."""
-_CONNECT = 0x10
-_HEAD = b"\x00\x04MQTT\x04"
+_CONNECT_TYPE = 0x10
+_PROTOCOL_HEAD = b"\x00\x04MQTT\x04"
 """Name and level of the protocol; nats-server rejects others."""
 _USER, _PASSWORD, _WILL = 0x80, 0x40, 0x04
 _MAX_LENGTH_BYTES = 4
@@ -31,8 +31,8 @@ class Connect(NamedTuple):
         """Return the packet with another user and password."""
         flags = bytes([self.flags | _USER | _PASSWORD])
         fields = b"".join(map(_encode_field, (*self.fields, user.encode(), password.encode())))
-        body = _HEAD + flags + self.keep_alive + fields
-        return encode_packet(_CONNECT, body)
+        body = _PROTOCOL_HEAD + flags + self.keep_alive + fields
+        return encode_packet(_CONNECT_TYPE, body)
 
 
 def encode_packet(first: int, body: bytes) -> bytes:
@@ -45,7 +45,7 @@ def encode_packet(first: int, body: bytes) -> bytes:
             return bytes([first, *digits]) + body
 
 
-def find_body(data: bytes, largest: int) -> tuple[int, int] | None:
+def find_body_bounds(data: bytes, largest: int) -> tuple[int, int] | None:
     """Return the bounds of the body of the first packet, even if it is incomplete.
 
     Returns None while the length is incomplete. Raises `PacketError` if the packet exceeds
@@ -64,23 +64,27 @@ def find_body(data: bytes, largest: int) -> tuple[int, int] | None:
     return None
 
 
-def connect_end(data: bytes) -> int | None:
+def find_connect_end(data: bytes) -> int | None:
     """Return the end of a CONNECT; None while its length is incomplete.
 
     Raises `PacketError` if the packet is not a CONNECT, or is too long.
     """
-    if data and data[0] != _CONNECT:
+    if data and data[0] != _CONNECT_TYPE:
         raise PacketError("an MQTT connection must begin with CONNECT")
-    body_bounds = find_body(data, MAX_CONNECT)
+    body_bounds = find_body_bounds(data, MAX_CONNECT_BYTES)
     return None if body_bounds is None else body_bounds[1]
 
 
 def read_connect(packet: bytes) -> Connect | None:
     """Return a complete CONNECT; None for other versions of MQTT; raise `PacketError`."""
-    start = packet.index(_HEAD) if _HEAD in packet[: 5 + len(_HEAD)] else None
+    start = (
+        packet.index(_PROTOCOL_HEAD)
+        if _PROTOCOL_HEAD in packet[: 5 + len(_PROTOCOL_HEAD)]
+        else None
+    )
     if start is None:
         return None
-    at = start + len(_HEAD)
+    at = start + len(_PROTOCOL_HEAD)
     if len(packet) < at + 3:
         raise PacketError("a CONNECT is incomplete")
     flags, keep_alive = packet[at], packet[at + 1 : at + 3]

@@ -25,7 +25,7 @@ Values = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandOutcome:
     """The result of a command."""
 
     reply: Values
@@ -60,7 +60,7 @@ class SimulatedDevice:
         self.measured |= self._readable(self._settings)
         return dict(self.measured)
 
-    def handle(self, command: Values) -> Outcome:
+    def handle(self, command: Values) -> CommandOutcome:
         """Execute a command; return the same reply for a repeated command.
 
         Raises `KeyError` for a message without a `commandId`.
@@ -68,14 +68,14 @@ class SimulatedDevice:
         command_id = str(command["commandId"])
         earlier_reply = self._replies.get(command_id)
         if earlier_reply is not None:
-            return Outcome(earlier_reply)
+            return CommandOutcome(earlier_reply)
         changed, error = self._execute(command)
         reply: Values = {"commandId": command["commandId"]}
         reply |= {"status": "FAILED", "error": error} if error else {"status": "SUCCESS"}
         if not error and command.get("kind") == "CALL_SERVICE":
             reply["outputs"] = self._outputs(command["serviceId"])
         self._replies.put(command_id, reply)
-        return Outcome(reply, self._readable(changed))
+        return CommandOutcome(reply, self._readable(changed))
 
     def serve(self, service: ServiceSpec) -> Values:
         """Return the properties that a service call sets; subclasses may override this."""

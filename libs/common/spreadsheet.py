@@ -4,22 +4,22 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-_FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
+_FORMULA_STARTS = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
 """Characters at the beginning of a cell that spreadsheets treat as a formula, some in full width
 (OWASP, "CSV Injection")."""
 
 
-def safe_cell(text: str) -> str:
+def escape_cell(text: str) -> str:
     """Return the text, with a leading apostrophe if a spreadsheet would execute it."""
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
-def plain_cell(text: str) -> str:
-    """Return the original text of `safe_cell`."""
-    return text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA) else text
+def unescape_cell(text: str) -> str:
+    """Return the original text of `escape_cell`."""
+    return text[1:] if text[:1] == "'" and text[1:].startswith(_FORMULA_STARTS) else text
 
 
-def csv_lines(rows: Iterable[Sequence[str]]) -> bytes:
+def encode_csv(rows: Iterable[Sequence[str]]) -> bytes:
     """Return rows as lines of a file."""
     buffer = io.StringIO()
     csv.writer(buffer).writerows(rows)

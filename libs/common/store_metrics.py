@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 _create_gauge = metrics.get_meter("thingway").create_gauge
 
-MEASURE_SECONDS = 15.0
+MEASURE_INTERVAL_SECONDS = 15.0
 """Seconds between two measurements."""
 STALE_SECONDS = 60.0
 """Seconds after which an outdated measurement is no longer shown."""
-TIMEOUT = 5.0
+READ_TIMEOUT_SECONDS = 5.0
 
 
-class Peer(msgspec.Struct):
+class StreamReplica(msgspec.Struct):
     """A server with a copy of a stream, other than the leader."""
 
     name: str = ""
@@ -42,11 +42,11 @@ class Peer(msgspec.Struct):
     lag: int = 0
 
 
-class Cluster(msgspec.Struct):
+class StreamServers(msgspec.Struct):
     """The servers that store a stream."""
 
     leader: str = ""
-    replicas: list[Peer] = []
+    replicas: list[StreamReplica] = []
 
 
 class StreamContent(msgspec.Struct):
@@ -59,7 +59,7 @@ class StreamContent(msgspec.Struct):
     first_ts: datetime | None = None
 
 
-class Bounds(msgspec.Struct):
+class StreamLimits(msgspec.Struct):
     """The limits of a stream (-1 without a limit), and its number of copies."""
 
     max_bytes: int = -1
@@ -67,7 +67,7 @@ class Bounds(msgspec.Struct):
     max_msgs: int = -1
 
 
-class _Fault(msgspec.Struct):
+class _ApiError(msgspec.Struct):
     description: str = ""
 
 
@@ -75,12 +75,12 @@ class StreamReading(msgspec.Struct):
     """The used fields of JetStream's answer about a stream."""
 
     state: StreamContent = msgspec.field(default_factory=StreamContent)
-    config: Bounds = msgspec.field(default_factory=Bounds)
-    cluster: Cluster | None = None
+    config: StreamLimits = msgspec.field(default_factory=StreamLimits)
+    cluster: StreamServers | None = None
     """None on a single server."""
     created: datetime = datetime.fromtimestamp(0, UTC)
     ts: datetime | None = None
-    error: _Fault | None = None
+    error: _ApiError | None = None
 
     @property
     def oldest(self) -> float:
@@ -104,7 +104,7 @@ _decode_reading = msgspec.json.Decoder(StreamReading).decode
 
 async def read_stream(bus: Bus, name: str) -> StreamReading:
     """Return the current state of a stream; raise `NatsError` or `TimeoutError`."""
-    answer = await bus.client.request(f"$JS.API.STREAM.INFO.{name}", timeout=TIMEOUT)
+    answer = await bus.client.request(f"$JS.API.STREAM.INFO.{name}", timeout=READ_TIMEOUT_SECONDS)
     reading = _decode_reading(answer.data)
     if reading.error is not None:
         raise NatsError(f"{name}: {reading.error.description}")
@@ -161,10 +161,10 @@ class StreamMetrics:
 
     async def run(self) -> None:
         """Measure the streams periodically, for ever."""
-        await repeat(self._read, MEASURE_SECONDS, "metrics of streams")
+        await repeat(self._read, MEASURE_INTERVAL_SECONDS, "metrics of streams")
 
     async def _read(self) -> None:
-        events = (await self._bus.read_partitions(MEASURE_SECONDS)).streams
+        events = (await self._bus.read_partitions(MEASURE_INTERVAL_SECONDS)).streams
         names = {*self._streams, *events}
         self._last = {name: await read_stream(self._bus, name) for name in names}
         self._read_at = time.monotonic()
@@ -197,12 +197,12 @@ class StreamMetrics:
 async def measure_event_readers(bus: Bus) -> None:
     """Measure for ever the backlog of each service that reads events, even if it is stopped."""
     read = partial(read_backlogs, bus)
-    await repeat(read, MEASURE_SECONDS, "metrics of the consumers of events")
+    await repeat(read, MEASURE_INTERVAL_SECONDS, "metrics of the consumers of events")
 
 
 async def read_backlogs(bus: Bus) -> None:
     """Measure the backlog of each service that reads events."""
-    for stream in (await bus.read_partitions(MEASURE_SECONDS)).streams:
+    for stream in (await bus.read_partitions(MEASURE_INTERVAL_SECONDS)).streams:
         for name in EVENT_CONSUMERS:
             try:
                 await measure_backlog(bus, stream, name)
@@ -210,7 +210,7 @@ async def read_backlogs(bus: Bus) -> None:
                 continue  # its service has not started, or does not know the partition yet
 
 
-DISK_PERIOD = 30.0
+DISK_INTERVAL_SECONDS = 30.0
 """Seconds between two measurements."""
 
 
@@ -254,7 +254,7 @@ async def measure_jetstream(system: Bus, volume: StorageSize = "") -> None:
     `volume` is the size of a server's volume, if it is known.
     """
     read = partial(_read_jetstream, system, storage_bytes(volume))
-    await repeat(read, DISK_PERIOD, "metrics of JetStream's storage")
+    await repeat(read, DISK_INTERVAL_SECONDS, "metrics of JetStream's storage")
 
 
 async def _read_jetstream(system: Bus, largest: float) -> None:
@@ -264,7 +264,9 @@ async def _read_jetstream(system: Bus, largest: float) -> None:
     try:
         await client.publish("$SYS.REQ.SERVER.PING.JSZ", b"", inbox)
         while True:
-            answer = _decode_jetstream_answer((await answers.next_msg(timeout=TIMEOUT)).data)
+            answer = _decode_jetstream_answer(
+                (await answers.next_msg(timeout=READ_TIMEOUT_SECONDS)).data
+            )
             server = {"server": answer.server.name}
             _storage_used_gauge.set(answer.data.storage, server)
             _storage_size_gauge.set(min(answer.data.config.max_storage, largest), server)
@@ -296,7 +298,7 @@ async def measure_disk(database: Database) -> None:
         _disk_used_gauge.set(used)
         _disk_size_gauge.set(size)
 
-    await repeat(read, DISK_PERIOD, "metrics of MongoDB's disk")
+    await repeat(read, DISK_INTERVAL_SECONDS, "metrics of MongoDB's disk")
 
 
 _memory_used_gauge = _create_gauge(
@@ -315,4 +317,4 @@ async def measure_redis(redis: Redis) -> None:
         _memory_used_gauge.set(memory["used_memory"])
         _memory_size_gauge.set(memory["maxmemory"] or memory["total_system_memory"])
 
-    await repeat(read, DISK_PERIOD, "metrics of Redis' memory")
+    await repeat(read, DISK_INTERVAL_SECONDS, "metrics of Redis' memory")

@@ -24,21 +24,21 @@ AccessMod = Literal["R", "W", "RW"]
 
 MEMBERS_PER_THING = 8192
 """Number of entity ids of a thing."""
-LAST_MEMBER = MEMBERS_PER_THING - 1
-LAST_DECLARED = LAST_MEMBER - 16
+MAX_MEMBER_NUMBER = MEMBERS_PER_THING - 1
+MAX_TSL_MEMBER_NUMBER = MAX_MEMBER_NUMBER - 16
 """The last number for a member of a TSL; higher numbers are equal for every device."""
 
-STATUS = "@status"
+STATUS_PATH = "@status"
 """Path below the key of a device: whether it is ONLINE."""
-LOCATION = "@location"
-LATITUDE, LONGITUDE, ADDRESS = (
-    f"{LOCATION}.@{name}" for name in ("latitude", "longitude", "address")
+LOCATION_PATH = "@location"
+LATITUDE_PATH, LONGITUDE_PATH, ADDRESS_PATH = (
+    f"{LOCATION_PATH}.@{name}" for name in ("latitude", "longitude", "address")
 )
-ALARM = "@alarm"
+ALARM_PATH = "@alarm"
 """Path of the alarm entity: flows listen to it, and consoles show the newest open, unclaimed
 alarm."""
-ALARM_STATUS, ALARM_TIME, ALARM_CONTENT = (
-    f"{ALARM}.@alarm_{name}" for name in ("status", "time", "content")
+ALARM_STATUS_PATH, ALARM_TIME_PATH, ALARM_CONTENT_PATH = (
+    f"{ALARM_PATH}.@alarm_{name}" for name in ("status", "time", "content")
 )
 
 DIRECT_INTEGRATION = "direct"
@@ -58,12 +58,12 @@ def entity_id(thing_id: int, number: int) -> int:
     return thing_id * MEMBERS_PER_THING + number
 
 
-def entity_thing(entity: int) -> int:
+def get_entity_thing_id(entity: int) -> int:
     """Return the id of an entity's thing."""
     return entity // MEMBERS_PER_THING
 
 
-def entity_number(entity: int) -> int:
+def get_member_number(entity: int) -> int:
     """Return the member number of an entity."""
     return entity % MEMBERS_PER_THING
 
@@ -73,7 +73,7 @@ def internal_sn(thing_id: int) -> str:
     return f"{_INTERNAL_PREFIX}{thing_id}"
 
 
-def internal_thing(sn: str) -> int | None:
+def parse_internal_sn(sn: str) -> int | None:
     """Return the thing that reports under `sn`; None for a device."""
     digits = sn.removeprefix(_INTERNAL_PREFIX)
     return int(digits) if digits != sn and re.fullmatch("[1-9][0-9]{0,12}", digits) else None
@@ -112,7 +112,7 @@ class KeyParts:
         return device_key(self.integration, self.device)
 
 
-def split_key(key: str) -> KeyParts | None:
+def split_entity_key(key: str) -> KeyParts | None:
     """Return the parts of an entity key; None if it is invalid.
 
     Integration ids and identifiers have no dots, so a key is unambiguous.
@@ -129,12 +129,12 @@ def split_key(key: str) -> KeyParts | None:
     return KeyParts(integration, identifier, path)
 
 
-def is_custom(key: str) -> bool:
+def is_custom_key(key: str) -> bool:
     """Return whether an entity key belongs to a custom entity or to a part of one."""
     return key.startswith(f"{SYSTEM_INTEGRATION}.{_INTEGRATION}.")
 
 
-def flattened(properties: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return reported properties as `{path: value}`, like their entities.
 
     The members of an object are separate entities at every level, and the object itself has no

@@ -14,7 +14,7 @@ from libs.common.jobs import run_in_background
 from libs.common.limits.tenants import UsageCollector
 from libs.common.process import connect_process
 from libs.common.store.lease import Job, Leader
-from libs.common.store.migrations import set_retention
+from libs.common.store.migrations import set_retention_days
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.store_metrics import measure_redis
@@ -101,7 +101,7 @@ def build_app(
 
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
-        await set_retention(mongo.database, "audit", "at", settings.audit_retention_days)
+        await set_retention_days(mongo.database, "audit", "at", settings.audit_retention_days)
         await tenant_service.ensure_default()
         leader = Leader(mongo.database, "auth", jobs)
         async with run_in_background(

@@ -19,7 +19,7 @@ from libs.common.http import RequestPrincipal
 from libs.common.http.console import Page, PageRequest, ResponseModel, post
 from libs.common.http.guards import super_admins
 from libs.common.http.ids import NamedId
-from libs.common.store.mongo import Database, Session, contains_text, find_page
+from libs.common.store.mongo import Database, Session, build_text_condition, find_page
 
 MAX_ENTRIES_PER_PAGE = 1000
 """Maximum entries per page, because the log can be very large."""
@@ -170,7 +170,7 @@ def _build_query(tenant: str, request: AuditSearch) -> dict[str, Any]:
     if at:
         query["at"] = at
     if request.keyword:
-        part = contains_text(request.keyword)
+        part = build_text_condition(request.keyword)
         query["$or"] = [{"actor.name": part}, {"object.name": part}]
     return query
 

@@ -32,7 +32,7 @@ from libs.common.contracts.auth import (
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
 from libs.common.identity import Kind
 from libs.common.identity.device_keys import DeviceKeyCopy, RejectedLogins, device_key_hash
-from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, duplicate_raises
+from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, raise_on_duplicate
 from libs.common.tls import PeerCertificate
 from services.auth.login_records import count_login
 from services.auth.revocations import Revocation, RevocationApplier, RevocationStore
@@ -70,7 +70,9 @@ class DeviceCredentialStore:
             )
             return await self._revoke(before, session)
 
-        with duplicate_raises(Conflict(f"another tenant has the SN {credentials.sn}", field="sn")):
+        with raise_on_duplicate(
+            Conflict(f"another tenant has the SN {credentials.sn}", field="sn")
+        ):
             return await self._mongo.transaction(put_credentials)
 
     async def add(self, credentials: DeviceKeyCopy) -> bool:

@@ -19,7 +19,7 @@ from libs.common.contracts.auth import (
 )
 from libs.common.contracts.integrations import BUILT_IN, integration_user
 from libs.common.errors import Conflict, NotFound
-from libs.common.store.mongo import Database, Session, duplicate_raises
+from libs.common.store.mongo import Database, Session, raise_on_duplicate
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.audit import AuditSubject
 from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
@@ -37,7 +37,7 @@ class IntegrationLoginStore:
         now = datetime.now(UTC)
         document = {"_id": integration, "secretHash": secret_hash, "createdAt": now}
         text = f"integration {integration} has a login already"
-        with duplicate_raises(Conflict(text, field="integration")):
+        with raise_on_duplicate(Conflict(text, field="integration")):
             await self._logins.insert_one(document, session=session)
 
     async def list_all(self) -> list[IntegrationLogin]:

@@ -6,7 +6,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from libs.common.store.ids import IdAllocator
-from libs.common.store.migrations import Migration, create_collections, index
+from libs.common.store.migrations import Migration, build_index_model, create_collections
 from libs.common.store.mongo import Database
 from services.auth.accounts.roles import INITIAL_MENUS, build_menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
@@ -24,22 +24,34 @@ SETTINGS_MENUS = (
 PRODUCT_MENUS = ("product", "product.view", "product.manage")
 """Menus of products, which tenants of older versions lack."""
 INDEXES_BY_COLLECTION = {
-    "applications": [index("clientId", unique=True), index("tenant", "name", unique=True)],
-    "revocations": [index("at")],
-    "outbox": [index("at")],
-    "tenants": [index("accessChangedAt")],
-    "users": [index("tenant", "emailKey", unique=True), index("tenant", "roles")],
-    "roles": [index("tenant", "name", unique=True), index("tenant", "menus")],
-    "menus": [index("tenant", "code", unique=True), index("tenant", "parentId")],
+    "applications": [
+        build_index_model("clientId", unique=True),
+        build_index_model("tenant", "name", unique=True),
+    ],
+    "revocations": [build_index_model("at")],
+    "outbox": [build_index_model("at")],
+    "tenants": [build_index_model("accessChangedAt")],
+    "users": [
+        build_index_model("tenant", "emailKey", unique=True),
+        build_index_model("tenant", "roles"),
+    ],
+    "roles": [
+        build_index_model("tenant", "name", unique=True),
+        build_index_model("tenant", "menus"),
+    ],
+    "menus": [
+        build_index_model("tenant", "code", unique=True),
+        build_index_model("tenant", "parentId"),
+    ],
     "grants": [
-        index("tenant", "role", "type", "id", unique=True),
-        index("tenant", "type", "id"),
+        build_index_model("tenant", "role", "type", "id", unique=True),
+        build_index_model("tenant", "type", "id"),
     ],
     "audit": [
-        index("tenant", "-at"),
-        index("tenant", "object.type", "object.id", "-at"),
-        index("tenant", "requestId"),
-        index("tenant", "actor.id", "-at"),
+        build_index_model("tenant", "-at"),
+        build_index_model("tenant", "object.type", "object.id", "-at"),
+        build_index_model("tenant", "requestId"),
+        build_index_model("tenant", "actor.id", "-at"),
     ],
     **dict.fromkeys(
         ("device_credentials", "console_clients", "integration_logins", "counters"), ()

@@ -17,7 +17,7 @@ from functools import partial
 
 from libs.common.errors import ThingwayError
 from libs.common.identity import Kind
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Database, Document, Session
 from services.auth.connections import UserConnections
 from services.auth.tokens.device_keys import DeviceCopyStore
@@ -138,7 +138,7 @@ class RevocationApplier:
         )
         await take_turns("revocations", CONCURRENT_TENANTS, tenants, settle, SWEEP_SECONDS)
 
-    async def reapply_old(self, intents: RevocationStore, tenant: str) -> Steps:
+    async def reapply_old(self, intents: RevocationStore, tenant: str) -> TenantSteps:
         """Apply a tenant's old revocations again and delete them.
 
         Revocations whose connections cannot be closed are postponed.

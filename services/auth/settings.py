@@ -8,7 +8,7 @@ import msgspec
 from libs.common.bus.streams import PartitionCount
 from libs.common.contracts.limits import Limits
 from libs.common.settings import Count, SettingsInvalid, StoreSettings
-from libs.common.store.migrations import MAX_DAYS
+from libs.common.store.migrations import MAX_RETENTION_DAYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class AuthSettings(StoreSettings):
     events_partitions: PartitionCount = 1
     """Number of streams that share the events, 1 to 16. The events of a device are in one of
     them."""
-    audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MAX_DAYS)] = 365
+    audit_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MAX_RETENTION_DAYS)] = 365
     """Retention of audit log entries in days. 0 keeps them forever."""
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from libs.common.process import (
     start_and_stop,
     wait_for_store,
 )
-from libs.common.store.migrations import set_retention
+from libs.common.store.migrations import set_retention_days
 from services.device.alarms.wiring import wire_alarms
 from services.device.commands.wiring import wire_commands
 from services.device.entities.wiring import wire_entities
@@ -130,9 +130,9 @@ async def main() -> None:
     async with start_process("device") as foundation:
         settings, database = foundation.clients.settings, foundation.clients.mongo.database
         days = max(settings.command_retention_days, settings.retention_days)
-        await set_retention(database, "commands", "finishedAt", days)
-        await set_retention(database, "alarms", "endedAt", settings.alarm_retention_days)
-        await set_retention(database, "alarm_steps", "at", 1)
+        await set_retention_days(database, "commands", "finishedAt", days)
+        await set_retention_days(database, "alarms", "endedAt", settings.alarm_retention_days)
+        await set_retention_days(database, "alarm_steps", "at", 1)
         uplinks = await wait_for_store(
             "NATS",
             lambda: find_uplink_streams(foundation.clients.bus.js, settings.uplink_partitions),

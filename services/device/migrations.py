@@ -9,12 +9,12 @@ import msgspec
 from pymongo import UpdateOne
 
 from libs.common.store.migrations import (
-    CLUSTERED,
+    CLUSTERED_OPTIONS,
     Migration,
+    build_index_model,
     create_collections,
-    create_missing,
-    drop_present,
-    index,
+    create_missing_collection,
+    drop_index_if_present,
 )
 from libs.common.store.mongo import Database, Document
 from libs.common.things import DIRECT_INTEGRATION, SYSTEM_INTEGRATION
@@ -61,107 +61,119 @@ UNINDEXED_COLLECTIONS = (
 
 INDEXES_BY_COLLECTION = {
     "products": [
-        index("_id.tenant", "_id.model", name="tenant_model"),
-        index("_id.tenant", "snPrefixes", name="tenant_prefix", unique=True, where=HAS_PREFIXES),
-        index("locationProperty", name="place", where={"locationProperty": {"$type": "string"}}),
-        index("healing.on", name="healing", sparse=True),
+        build_index_model("_id.tenant", "_id.model", name="tenant_model"),
+        build_index_model(
+            "_id.tenant", "snPrefixes", name="tenant_prefix", unique=True, where=HAS_PREFIXES
+        ),
+        build_index_model(
+            "locationProperty", name="place", where={"locationProperty": {"$type": "string"}}
+        ),
+        build_index_model("healing.on", name="healing", sparse=True),
     ],
     "tsls": [
-        index("_id.tenant", "_id.model", "_id.version", name="tenant_model_version"),
-        index("conceals"),
+        build_index_model("_id.tenant", "_id.model", "_id.version", name="tenant_model_version"),
+        build_index_model("conceals"),
     ],
-    "codecs": [index("_id.tenant", "_id.model", name="tenant_model")],
-    "rps": [index("tenant", "applicationId", "_id", name="application")],
+    "codecs": [build_index_model("_id.tenant", "_id.model", name="tenant_model")],
+    "rps": [build_index_model("tenant", "applicationId", "_id", name="application")],
     "devices": [
-        index("snKey", name="sn", unique=True),
-        index("devEUI", name="dev_eui", sparse=True),
-        index("imei", name="imei", sparse=True),
-        index("integration", "_id", name="integration"),
-        index("shape", name="shape", sparse=True),
-        index("httpUntil", name="silent", sparse=True),
+        build_index_model("snKey", name="sn", unique=True),
+        build_index_model("devEUI", name="dev_eui", sparse=True),
+        build_index_model("imei", name="imei", sparse=True),
+        build_index_model("integration", "_id", name="integration"),
+        build_index_model("shape", name="shape", sparse=True),
+        build_index_model("httpUntil", name="silent", sparse=True),
         # searches of applications
-        index(*APPLICATION_INDEX_FIELDS, "_id", name="application"),
-        index(*APPLICATION_INDEX_FIELDS, "name", "_id", name="application_name"),
-        index(*APPLICATION_INDEX_FIELDS, "snKey", "_id", name="application_sn"),
-        index(*APPLICATION_INDEX_FIELDS, "connectStatus", "_id", name="application_connect_status"),
-        index("grams", *APPLICATION_INDEX_FIELDS, "_id", name=INDEX),
+        build_index_model(*APPLICATION_INDEX_FIELDS, "_id", name="application"),
+        build_index_model(*APPLICATION_INDEX_FIELDS, "name", "_id", name="application_name"),
+        build_index_model(*APPLICATION_INDEX_FIELDS, "snKey", "_id", name="application_sn"),
+        build_index_model(
+            *APPLICATION_INDEX_FIELDS, "connectStatus", "_id", name="application_connect_status"
+        ),
+        build_index_model("grams", *APPLICATION_INDEX_FIELDS, "_id", name=INDEX),
         # orders and filters of consoles
-        index("tenant", "_id", "integration", name="console_id"),
-        index("tenant", "integration", "identifier", "_id", name="console_key"),
-        index("tenant", "name", "_id", name="console_name"),
-        index("tenant", "createdAt", "_id", name="console_created"),
-        index("tenant", "connectStatus", "_id", name="fleet_status"),
-        index("tenant", "model", "_id", name="fleet_model"),
-        index("tenant", "tag", "_id", name="fleet_tag"),
-        index("tenant", "updatedAt", "_id", name="fleet_updated"),
-        index("tenant", "identifier", "_id", name="fleet_identifier"),
-        index(
+        build_index_model("tenant", "_id", "integration", name="console_id"),
+        build_index_model("tenant", "integration", "identifier", "_id", name="console_key"),
+        build_index_model("tenant", "name", "_id", name="console_name"),
+        build_index_model("tenant", "createdAt", "_id", name="console_created"),
+        build_index_model("tenant", "connectStatus", "_id", name="fleet_status"),
+        build_index_model("tenant", "model", "_id", name="fleet_model"),
+        build_index_model("tenant", "tag", "_id", name="fleet_tag"),
+        build_index_model("tenant", "updatedAt", "_id", name="fleet_updated"),
+        build_index_model("tenant", "identifier", "_id", name="fleet_identifier"),
+        build_index_model(
             "tenant", "location.latitude", "location.longitude", name="place", where=HAS_LOCATION
         ),
         # answers who may see the devices of a group, and how many it has
-        index("tenant", "group", "_id", "integration", name="group"),
+        build_index_model("tenant", "group", "_id", "integration", name="group"),
         # counts by model and keyword searches read only this index
-        index(*MODEL_INDEX_FIELDS, "entityNames", "integration", "snKey", "name", name="members"),
+        build_index_model(
+            *MODEL_INDEX_FIELDS, "entityNames", "integration", "snKey", "name", name="members"
+        ),
     ],
-    "device_groups": [index("tenant", "name", name="name", unique=True, where=GROUP_HAS_NAME)],
-    "shapes": [index("parent", name="parent", sparse=True)],
-    "things": [index("tenant", "integration", "identifier", name="thing", unique=True)],
-    "entity_tags": [index("tenant", "name", name="name", unique=True)],
-    "tagged_entities": [index("tenant", "tags", name="tag")],
+    "device_groups": [
+        build_index_model("tenant", "name", name="name", unique=True, where=GROUP_HAS_NAME)
+    ],
+    "shapes": [build_index_model("parent", name="parent", sparse=True)],
+    "things": [build_index_model("tenant", "integration", "identifier", name="thing", unique=True)],
+    "entity_tags": [build_index_model("tenant", "name", name="name", unique=True)],
+    "tagged_entities": [build_index_model("tenant", "tags", name="tag")],
     # finds an event without the device's other kinds
-    EVENTS_COLLECTION: [index("e", "_id", name="kind")],
-    SEEN_COLLECTION: [index("at", expireAfterSeconds=UPLINK_RECORD_SECONDS)],
-    "outbox": [index("at")],
-    "connections": [index("user", name="user")],
-    REMOVED_COLLECTION: [index("at")],
+    EVENTS_COLLECTION: [build_index_model("e", "_id", name="kind")],
+    SEEN_COLLECTION: [build_index_model("at", expireAfterSeconds=UPLINK_RECORD_SECONDS)],
+    "outbox": [build_index_model("at")],
+    "connections": [build_index_model("user", name="user")],
+    REMOVED_COLLECTION: [build_index_model("at")],
     FRAMES_COLLECTION: [
-        index("i", name="identity", unique=True),
-        index("at", expireAfterSeconds=0),
+        build_index_model("i", name="identity", unique=True),
+        build_index_model("at", expireAfterSeconds=0),
     ],
-    GAPS_COLLECTION: [index("at", expireAfterSeconds=0)],
+    GAPS_COLLECTION: [build_index_model("at", expireAfterSeconds=0)],
     REDECODES_COLLECTION: [
-        index("at", expireAfterSeconds=FINISHED_JOB_DAYS * DAY_SECONDS),
-        index("_id.tenant", "turn", name="running", where={"state": "RUNNING"}),
+        build_index_model("at", expireAfterSeconds=FINISHED_JOB_DAYS * DAY_SECONDS),
+        build_index_model("_id.tenant", "turn", name="running", where={"state": "RUNNING"}),
     ],
     "commands": [
-        index("thingId", "status", "_id"),
-        index("thingId", "createdAt", "_id"),
-        index("awaited", sparse=True),
-        index(
+        build_index_model("thingId", "status", "_id"),
+        build_index_model("thingId", "createdAt", "_id"),
+        build_index_model("awaited", sparse=True),
+        build_index_model(
             "tenant", "status", "nextSendAt", name=DUE_INDEX, where={"status": {"$in": OPEN_STATES}}
         ),
-        index("tenant", "wipeAt", name=WIPE_INDEX, where={"wipeAt": {"$exists": True}}),
+        build_index_model("tenant", "wipeAt", name=WIPE_INDEX, where={"wipeAt": {"$exists": True}}),
     ],
-    "command_turns": [index("at", expireAfterSeconds=COMMAND_LOCK_SECONDS)],
+    "command_turns": [build_index_model("at", expireAfterSeconds=COMMAND_LOCK_SECONDS)],
     "alarm_rules": [
-        index("tenant", "device", "_id", name="device"),
-        index("tenant", "product", "_id", name="product"),
-        index("todo", name="todo", sparse=True),
-        index("changed", name="changed"),
+        build_index_model("tenant", "device", "_id", name="device"),
+        build_index_model("tenant", "product", "_id", name="product"),
+        build_index_model("todo", name="todo", sparse=True),
+        build_index_model("changed", name="changed"),
     ],
     "alarm_states": [
-        index("changed", name="changed"),
-        index("rule", "generation", name="rule"),
-        index("device", name="device"),
-        index("tenant", "due", name="tenant_due", where={"due": {"$exists": True}}),
+        build_index_model("changed", name="changed"),
+        build_index_model("rule", "generation", name="rule"),
+        build_index_model("device", name="device"),
+        build_index_model("tenant", "due", name="tenant_due", where={"due": {"$exists": True}}),
     ],
     "alarms": [
-        index("tenant", "raisedAt", "_id", name="time"),
-        index("tenant", "device", "raisedAt", "_id", name="device"),
-        index("tenant", "rule", "raisedAt", "_id", name="rule"),
-        index("tenant", "open", "raisedAt", "_id", name="open"),
-        index("device", name="gone"),
-        index("tenant", "device", "key", name="key", unique=True, where=OPEN_FLOW_ALARM),
+        build_index_model("tenant", "raisedAt", "_id", name="time"),
+        build_index_model("tenant", "device", "raisedAt", "_id", name="device"),
+        build_index_model("tenant", "rule", "raisedAt", "_id", name="rule"),
+        build_index_model("tenant", "open", "raisedAt", "_id", name="open"),
+        build_index_model("device", name="gone"),
+        build_index_model(
+            "tenant", "device", "key", name="key", unique=True, where=OPEN_FLOW_ALARM
+        ),
     ],
     "imports": [
-        index("createdAt", name="age", expireAfterSeconds=IMPORT_RETENTION_SECONDS),
-        index("state", "_id", name="state"),
-        index("tenant", "-_id", name="tenant"),
+        build_index_model("createdAt", name="age", expireAfterSeconds=IMPORT_RETENTION_SECONDS),
+        build_index_model("state", "_id", name="state"),
+        build_index_model("tenant", "-_id", name="tenant"),
     ],
     "import_rows": [
-        index("createdAt", name="age", expireAfterSeconds=IMPORT_RETENTION_SECONDS),
-        index("import", "row", name="row", unique=True),
-        index("import", "outcome", "row", name="outcome"),
+        build_index_model("createdAt", name="age", expireAfterSeconds=IMPORT_RETENTION_SECONDS),
+        build_index_model("import", "row", name="row", unique=True),
+        build_index_model("import", "outcome", "row", name="outcome"),
     ],
     **dict.fromkeys(UNINDEXED_COLLECTIONS, ()),
 }
@@ -170,14 +182,14 @@ INDEXES_BY_COLLECTION = {
 
 async def _create_collections(database: Database) -> None:
     for name in (EVENTS_COLLECTION, FRAMES_COLLECTION, GAPS_COLLECTION):
-        await create_missing(database, name, **CLUSTERED)
+        await create_missing_collection(database, name, **CLUSTERED_OPTIONS)
     await create_collections(database, INDEXES_BY_COLLECTION)
 
 
 def _build_index_drop(collection: str, *indexes: str) -> Callable[[Database], Awaitable[None]]:
     async def drop_indexes(database: Database) -> None:
         for name in indexes:
-            await drop_present(database[collection], name)
+            await drop_index_if_present(database[collection], name)
 
     return drop_indexes
 

@@ -7,9 +7,9 @@ import msgspec
 
 from libs.common.bus.streams import PartitionCount
 from libs.common.settings import Count, Days, Seconds, StorageSize, StoreSettings
-from libs.common.store.migrations import MAX_DAYS
+from libs.common.store.migrations import MAX_RETENTION_DAYS
 
-RetentionDays = Annotated[int, msgspec.Meta(ge=1, le=MAX_DAYS)]
+RetentionDays = Annotated[int, msgspec.Meta(ge=1, le=MAX_RETENTION_DAYS)]
 
 
 @dataclass(frozen=True, kw_only=True)

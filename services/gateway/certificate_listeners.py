@@ -21,7 +21,7 @@ from libs.common.http.protocol import HEAD_TIMEOUT
 from libs.common.http.server import listen
 from libs.common.identity.header import PassSigner
 from libs.common.limits.tenants import SlotLimit
-from libs.common.mqtt import PacketError, connect_end, read_connect
+from libs.common.mqtt import PacketError, find_connect_end, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, client_context_for, peer_certificate
 from services.gateway.connections import AddressConnections
 from services.gateway.tunnel import TunnelEnd
@@ -129,7 +129,7 @@ class MqttClientConnection(TunnelEnd):
 
     def _take_first_data(self) -> bytes | None:
         """Return the received data with a rewritten CONNECT; None until it is complete."""
-        end = connect_end(self._head)
+        end = find_connect_end(self._head)
         if end is None or len(self._head) < end:
             return None
         packet, rest = self._head[:end], self._head[end:]

@@ -3,7 +3,12 @@
 from datetime import UTC, datetime
 from functools import partial
 
-from libs.common.store.migrations import DAY, Migration, create_collections, index
+from libs.common.store.migrations import (
+    DAY_SECONDS,
+    Migration,
+    build_index_model,
+    create_collections,
+)
 from libs.common.store.mongo import Database
 
 UNANNOUNCED_RETENTION_DAYS = 90
@@ -13,25 +18,34 @@ DOWNLINK_RETENTION_DAYS = 30
 """Days for which downlinks are kept, because a device of class A may rarely send uplinks."""
 DEVICE_INDEX_FIELDS = ("tenant", "integration", "identifier", "at")
 COLLECTIONS = {
-    "dashboards": [index("tenant", "name", unique=True)],
-    "integrations": [index("announcedAt", expireAfterSeconds=UNANNOUNCED_RETENTION_DAYS * DAY)],
-    "outbox": [index("at")],
-    "openapi_links": [index("leftAt", expireAfterSeconds=UNANNOUNCED_RETENTION_DAYS * DAY)],
-    "openapi_commands": [index("keepUntil", expireAfterSeconds=0), index("told")],
+    "dashboards": [build_index_model("tenant", "name", unique=True)],
+    "integrations": [
+        build_index_model(
+            "announcedAt", expireAfterSeconds=UNANNOUNCED_RETENTION_DAYS * DAY_SECONDS
+        )
+    ],
+    "outbox": [build_index_model("at")],
+    "openapi_links": [
+        build_index_model("leftAt", expireAfterSeconds=UNANNOUNCED_RETENTION_DAYS * DAY_SECONDS)
+    ],
+    "openapi_commands": [
+        build_index_model("keepUntil", expireAfterSeconds=0),
+        build_index_model("told"),
+    ],
     "canvases": [
-        index("tenant", "attachType", "attachId", name="attached"),
-        index("attachId", unique=True, where={"attachType": "DEVICE"}),
+        build_index_model("tenant", "attachType", "attachId", name="attached"),
+        build_index_model("attachId", unique=True, where={"attachType": "DEVICE"}),
     ],
-    "home_dashboards": [index("tenant", "dashboard")],
+    "home_dashboards": [build_index_model("tenant", "dashboard")],
     "resources": [
-        index("tenant", "size", name="tenant_size"),
-        index("tenant", "usedBy"),
-        index("expiresAt", expireAfterSeconds=0),
+        build_index_model("tenant", "size", name="tenant_size"),
+        build_index_model("tenant", "usedBy"),
+        build_index_model("expiresAt", expireAfterSeconds=0),
     ],
-    "network_servers": [index("hook", unique=True, where={"hook": {"$exists": True}})],
+    "network_servers": [build_index_model("hook", unique=True, where={"hook": {"$exists": True}})],
     "network_downlinks": [
-        index("at", expireAfterSeconds=DOWNLINK_RETENTION_DAYS * DAY),
-        index(*DEVICE_INDEX_FIELDS, name="device"),
+        build_index_model("at", expireAfterSeconds=DOWNLINK_RETENTION_DAYS * DAY_SECONDS),
+        build_index_model(*DEVICE_INDEX_FIELDS, name="device"),
     ],
     **dict.fromkeys(("openapi_accounts", "network_routes", "counters"), ()),
 }

@@ -34,7 +34,7 @@ from libs.common.device_client import DeviceClient
 from libs.common.errors import TooLarge
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
-from libs.common.things import SYSTEM_INTEGRATION, is_custom
+from libs.common.things import SYSTEM_INTEGRATION, is_custom_key
 from services.workflow.batches import WriteBatcher
 
 WILDCARD = "*"
@@ -64,7 +64,7 @@ class Entities:
         the platform, so none delays others.
         """
         request = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
-        if all(map(is_custom, exchange)):
+        if all(map(is_custom_key, exchange)):
             outcome = await self._custom.write(request)
         else:
             (outcome,) = await self._update_once([request])

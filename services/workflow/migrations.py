@@ -2,34 +2,42 @@
 
 from functools import partial
 
-from libs.common.store.migrations import Migration, create_collections, drop_present, index
+from libs.common.store.migrations import (
+    Migration,
+    build_index_model,
+    create_collections,
+    drop_index_if_present,
+)
 from libs.common.store.mongo import Database
 from services.workflow.notifications.store import CHANNELS
 from services.workflow.runs.store import ENDED_RUNS_FILTER
 from services.workflow.triggers.deployed_flows import CHANGES_COLLECTION, CHANGES_RETENTION_SECONDS
 
 COLLECTIONS = {
-    "flows": [index("tenant", "-_id")],
-    "flow_versions": [index("_id.flow")],
-    "deployments": [index("component")],
-    CHANGES_COLLECTION: [index("at", expireAfterSeconds=CHANGES_RETENTION_SECONDS)],
-    "timers": [index("due")],
-    "hooks": [index("token", unique=True), index("tenant", "method", "shape")],
+    "flows": [build_index_model("tenant", "-_id")],
+    "flow_versions": [build_index_model("_id.flow")],
+    "deployments": [build_index_model("component")],
+    CHANGES_COLLECTION: [build_index_model("at", expireAfterSeconds=CHANGES_RETENTION_SECONDS)],
+    "timers": [build_index_model("due")],
+    "hooks": [
+        build_index_model("token", unique=True),
+        build_index_model("tenant", "method", "shape"),
+    ],
     "runs": [
-        index("flow", "key", unique=True),
-        index("replica", where={"status": "RUNNING"}),
-        index("flow", "-_id", name="log", where=ENDED_RUNS_FILTER),
-        index("startedAt", name="age", where=ENDED_RUNS_FILTER),
+        build_index_model("flow", "key", unique=True),
+        build_index_model("replica", where={"status": "RUNNING"}),
+        build_index_model("flow", "-_id", name="log", where=ENDED_RUNS_FILTER),
+        build_index_model("startedAt", name="age", where=ENDED_RUNS_FILTER),
     ],
-    "outbox": [index("at")],
-    "flow_secrets": [index("tenant", "flows")],
-    "credentials": [index("tenant", "type", "accessKey", unique=True)],
+    "outbox": [build_index_model("at")],
+    "flow_secrets": [build_index_model("tenant", "flows")],
+    "credentials": [build_index_model("tenant", "type", "accessKey", unique=True)],
     "alarm_notifications": [
-        index("tenant", "settings.enabled"),
-        *(index(f"due.{channel}", sparse=True) for channel in CHANNELS),
-        *(index(f"claimed.{channel}", sparse=True) for channel in CHANNELS),
+        build_index_model("tenant", "settings.enabled"),
+        *(build_index_model(f"due.{channel}", sparse=True) for channel in CHANNELS),
+        *(build_index_model(f"claimed.{channel}", sparse=True) for channel in CHANNELS),
     ],
-    "alarm_notices": [index("user", "channel", "at")],
+    "alarm_notices": [build_index_model("user", "channel", "at")],
     **dict.fromkeys(("replicas", "unsettled", "counters"), ()),
 }
 """The indexes of each collection. Migrations create collections, because transactions cannot."""
@@ -45,12 +53,12 @@ async def _check_notices(database: Database) -> None:
 async def _drop_due_index(database: Database) -> None:
     """Deliver notices of the previous version, and drop the index that only it uses."""
     await _check_notices(database)
-    await drop_present(database["alarm_notices"], "due_1")
+    await drop_index_if_present(database["alarm_notices"], "due_1")
 
 
 async def _drop_version_01_run_indexes(database: Database) -> None:
     for name in ("flow_1__id_-1", "startedAt_1"):
-        await drop_present(database["runs"], name)
+        await drop_index_if_present(database["runs"], name)
 
 
 MIGRATIONS = (

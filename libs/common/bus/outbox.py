@@ -25,7 +25,7 @@ from opentelemetry import metrics
 from libs.common.bus.connection import Bus, publish_each
 from libs.common.bus.publishing import OutgoingMessage, split_messages
 from libs.common.errors import TooLarge, TooManyRequests, Unavailable
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Database, Session, StoreError
 from libs.common.telemetry.tracing import trace_header
 
@@ -177,7 +177,7 @@ class Outbox:
     def _sweep_soon(self) -> None:
         asyncio.get_running_loop().call_later(MIN_AGE_SECONDS, self._wake.set)
 
-    async def _steps(self, tenant: str) -> Steps:
+    async def _steps(self, tenant: str) -> TenantSteps:
         """Publish a tenant's remaining documents; raise a failure after all were tried."""
         query = {"tenant": tenant or None, **_sweep_condition()}
         failure: Unavailable | None = None

@@ -1,9 +1,10 @@
 """Wakeups: messages after which the loops of a service query MongoDB for new work.
 
-Loops query MongoDB rarely (`turns.IDLE_PERIOD`), and at once when their topic has changed. Each
-process publishes how often it has changed each topic: after a change, and at least every second.
-Receivers compare these numbers, so a lost message delays a loop only until the next one. When a
-process is silent, it may have ended between a commit and its message, so all loops query MongoDB.
+Loops query MongoDB rarely (`turns.IDLE_PERIOD_SECONDS`), and at once when their topic has changed.
+Each process publishes how often it has changed each topic: after a change, and at least every
+second. Receivers compare these numbers, so a lost message delays a loop only until the next one.
+When a process is silent, it may have ended between a commit and its message, so all loops query
+MongoDB.
 """
 
 import asyncio

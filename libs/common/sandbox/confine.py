@@ -1,7 +1,7 @@
 """Confinement of a process before it runs code of users (Linux; other systems less).
 
-After `confine`, a process can compute, use its memory limit, and read and write open files. It
-cannot use other files, sockets, processes or signals. A system call that is not listed kills the
+After `confine_process`, a process can compute, use its memory limit, and read and write open files.
+It cannot use other files, sockets, processes or signals. A system call that is not listed kills the
 process (seccomp-bpf, https://docs.kernel.org/userspace-api/seccomp_filter.html). Even an exploited
 fault of the interpreter therefore has no effect.
 """
@@ -73,18 +73,21 @@ def use_idle_time(pid: int) -> None:
             os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
 
 
-def confine(memory: int, *, timer: bool = False) -> None:
-    """Restrict this process to `memory` more bytes and its open files; `timer` permits timers."""
+def confine_process(extra_memory: int, *, allow_timer: bool = False) -> None:
+    """Restrict this process to `extra_memory` more bytes and its open files.
+
+    `allow_timer` permits the system call `setitimer`.
+    """
     for limit in (resource.RLIMIT_CORE, resource.RLIMIT_FSIZE):
         resource.setrlimit(limit, (0, 0))
     with contextlib.suppress(ValueError):  # some systems do not permit to lower it
         resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     if LINUX:
         in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (in_use + memory, in_use + memory))
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + extra_memory, in_use + extra_memory))
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))
     if LINUX:
-        _allow_only_computing(timer=timer)
+        _allow_only_computing(timer=allow_timer)
 
 
 def _allow_only_computing(*, timer: bool) -> None:
@@ -126,19 +129,19 @@ def _prctl(option: int, *values: int) -> None:
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-HEADER = struct.Struct(">I")
+FRAME_HEADER = struct.Struct(">I")
 """The length of a frame, which precedes it on a pipe."""
 
 
 def read_frame(source: int) -> bytes | None:
     """Return the next frame of a pipe; None at its end."""
-    header = _read_exactly(source, HEADER.size)
-    return None if header is None else _read_exactly(source, HEADER.unpack(header)[0])
+    header = _read_exactly(source, FRAME_HEADER.size)
+    return None if header is None else _read_exactly(source, FRAME_HEADER.unpack(header)[0])
 
 
 def write_frame(target: int, content: bytes) -> None:
     """Write a frame to a pipe."""
-    rest = memoryview(HEADER.pack(len(content)) + content)
+    rest = memoryview(FRAME_HEADER.pack(len(content)) + content)
     while rest:
         rest = rest[os.write(target, rest) :]
 

@@ -9,14 +9,16 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
-from libs.common.sandbox.confine import HEADER
+from libs.common.sandbox.confine import FRAME_HEADER
 
-LARGEST_ANSWER = 8 * 1024 * 1024
+MAX_ANSWER_BYTES = 8 * 1024 * 1024
 """Maximum bytes of an answer, checked before decoding."""
-_DISCARDED = 64 * 1024
+_DISCARD_BYTES = 64 * 1024
 """Bytes that are discarded in one read."""
 _ROOT = Path(__file__).parents[3]
-_BEGIN = "import sys; sys.path.insert(0, {root!r}); from {module} import main; main({arguments})"
+_START_CODE = (
+    "import sys; sys.path.insert(0, {root!r}); from {module} import main; main({arguments})"
+)
 
 
 async def start_worker(module: str, *arguments: int, largest: int) -> Process:
@@ -25,7 +27,7 @@ async def start_worker(module: str, *arguments: int, largest: int) -> Process:
     `largest` is the maximum length of a frame that it writes.
     """
     argument_text = ", ".join(map(str, arguments))
-    text = _BEGIN.format(root=str(_ROOT), module=module, arguments=argument_text)
+    text = _START_CODE.format(root=str(_ROOT), module=module, arguments=argument_text)
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-I", "-c", text),
         stdin=PIPE,
@@ -40,15 +42,15 @@ async def start_worker(module: str, *arguments: int, largest: int) -> Process:
 async def send_request(process: Process, request: bytes) -> bytes:
     """Send a request frame and return the answer.
 
-    Raises `OSError`, also if the answer exceeds `LARGEST_ANSWER` bytes, and
+    Raises `OSError`, also if the answer exceeds `MAX_ANSWER_BYTES` bytes, and
     `asyncio.IncompleteReadError`.
     """
     source, target = _pipes(process)
-    target.write(HEADER.pack(len(request)) + request)
+    target.write(FRAME_HEADER.pack(len(request)) + request)
     await target.drain()
-    (size,) = HEADER.unpack(await source.readexactly(HEADER.size))
-    if size > LARGEST_ANSWER:
-        raise OSError(f"the answer of the worker has {size} bytes, {LARGEST_ANSWER} are allowed")
+    (size,) = FRAME_HEADER.unpack(await source.readexactly(FRAME_HEADER.size))
+    if size > MAX_ANSWER_BYTES:
+        raise OSError(f"the answer of the worker has {size} bytes, {MAX_ANSWER_BYTES} are allowed")
     return await source.readexactly(size)
 
 
@@ -73,7 +75,7 @@ def _pipes(process: Process) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
     return process.stdout, process.stdin
 
 
-def process_memory(process: Process) -> int:
+def read_process_memory(process: Process) -> int:
     """Return the bytes of memory that a process uses (Linux; 0 elsewhere)."""
     with contextlib.suppress(OSError):
         pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
@@ -87,12 +89,12 @@ def kill_worker(process: Process) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-async def wait_killed(process: Process) -> None:
+async def wait_until_killed(process: Process) -> None:
     """Wait until a killed process has ended, and discard its output.
 
     asyncio waits for the end of its pipes, which is not noticed while unread data fills a buffer.
     """
     with contextlib.suppress(RuntimeError):  # its owner may be reading the output
-        while process.stdout is not None and await process.stdout.read(_DISCARDED):
+        while process.stdout is not None and await process.stdout.read(_DISCARD_BYTES):
             pass
     await process.wait()

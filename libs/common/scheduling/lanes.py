@@ -13,11 +13,11 @@ from libs.common.errors import TooManyRequests
 
 T = TypeVar("T")
 
-QUANTUM = 0.01
+QUANTUM_SECONDS = 0.01
 """Seconds of worker time that each lane may use per round."""
-DEBT = 1_000
+MAX_DEBT_ROUNDS = 1_000
 """Maximum debt of a lane in rounds, so that no lane is blocked for long."""
-REMEMBERED_LANES = 1_000
+MAX_IDLE_LANES = 1_000
 """Idle lanes whose usage is remembered, for the metrics and for their next turn."""
 
 
@@ -54,7 +54,7 @@ class Lanes(Generic[T]):
         items: int,
         size: int,
         *,
-        quantum: float = QUANTUM,
+        quantum: float = QUANTUM_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         has_metrics: bool = True,
     ) -> None:
@@ -183,7 +183,7 @@ class Lanes(Generic[T]):
         entry = self._lane(lane)
         entry.used += cost
         remaining = self._remaining(entry, self._elapsed(entry, self._clock())) - cost
-        entry.deficit, entry.round = max(remaining, -DEBT * self._quantum), self._round
+        entry.deficit, entry.round = max(remaining, -MAX_DEBT_ROUNDS * self._quantum), self._round
         self._forget(lane, entry)
 
     def count_overflow(self, lane: str) -> None:
@@ -224,7 +224,7 @@ class Lanes(Generic[T]):
     def _forget(self, name: str, lane: _Lane[T]) -> None:
         """Drop the least recently used idle lane if too many are remembered."""
         self._lanes.move_to_end(name)
-        if len(self._lanes) <= REMEMBERED_LANES or lane.items or lane.running:
+        if len(self._lanes) <= MAX_IDLE_LANES or lane.items or lane.running:
             return
         for old, other in self._lanes.items():
             if not (other.items or other.running):

@@ -23,26 +23,34 @@ log = logging.getLogger(__name__)
 STEP_TIMEOUT_SECONDS = 900.0
 """Seconds after which a step is cancelled; it must have hung, because all waits in steps end
 sooner."""
-IDLE_PERIOD = 10.0
+IDLE_PERIOD_SECONDS = 10.0
 """Seconds between two queries for work of an idle loop, unless an event wakes the loop."""
 LINGER_SECONDS = 2.0
 """Seconds for which a woken loop queries often: the transaction that woke it may still be
 running."""
 _END = object()
 
-Steps = AsyncGenerator[None, None]
+TenantSteps = AsyncGenerator[None, None]
 """The job of one tenant, which yields wherever other tenants may take a turn."""
-OUTAGES = (StoreError, RedisError, NatsError, APIError, ThingwayError, OSError, msgspec.DecodeError)
+OUTAGE_ERRORS = (
+    StoreError,
+    RedisError,
+    NatsError,
+    APIError,
+    ThingwayError,
+    OSError,
+    msgspec.DecodeError,
+)
 """The errors of a job while a database, the bus or another service does not answer."""
-Upcoming = Callable[[float], Awaitable[Collection[object]]]
+ListUpcomingWork = Callable[[float], Awaitable[Collection[object]]]
 """Returns the work that is due within the given seconds, or the tenants with such work."""
 
 
-class _Pace:
-    """The pauses of a loop: `period` seconds while work is upcoming, else `IDLE_PERIOD`."""
+class _LoopPace:
+    """The pauses of a loop: `period` seconds while work is upcoming, else `IDLE_PERIOD_SECONDS`."""
 
     def __init__(
-        self, period: float, wake: asyncio.Event | None, upcoming: Upcoming | None
+        self, period: float, wake: asyncio.Event | None, upcoming: ListUpcomingWork | None
     ) -> None:
         self._period, self._upcoming = period, upcoming
         self._wake = wake or asyncio.Event()
@@ -50,13 +58,13 @@ class _Pace:
         """`_until` is the monotonic time of the next query."""
 
     async def is_busy(self, *, woken: bool) -> bool:
-        """Return whether work is upcoming; query it every `IDLE_PERIOD` seconds."""
+        """Return whether work is upcoming; query it every `IDLE_PERIOD_SECONDS`."""
         now = time.monotonic()
         if woken and not self._is_busy:
             self._is_busy, self._until = True, now + LINGER_SECONDS
         elif self._upcoming is not None and now >= self._until:
             self._is_busy = True  # also when the next line raises
-            seconds = seconds_to_tick(IDLE_PERIOD)
+            seconds = seconds_to_tick(IDLE_PERIOD_SECONDS)
             self._is_busy = bool(await self._upcoming(seconds))
             self._until = now + seconds
         return self._is_busy
@@ -82,18 +90,18 @@ async def repeat(
     seconds: float,
     failure: str,
     wake: asyncio.Event | None = None,
-    upcoming: Upcoming | None = None,
+    upcoming: ListUpcomingWork | None = None,
 ) -> None:
     """Run `work` for ever with pauses; `failure` begins the log line of a failure.
 
     `wake` ends a pause. With `upcoming`, `work` runs only while `upcoming` returns something.
     """
-    pace = _Pace(seconds, wake, upcoming)
+    pace = _LoopPace(seconds, wake, upcoming)
     while True:
         try:
             if await pace.is_busy(woken=pace.is_woken()):
                 await work()
-        except OUTAGES as error:
+        except OUTAGE_ERRORS as error:
             log.warning("%s: %s", failure, str(error)[:500] or repr(error))
         await pace.rest()
 
@@ -102,10 +110,10 @@ async def take_turns(
     name: str,
     workers: int,
     tenants: Callable[[], Awaitable[Iterable[str]]],
-    steps: Callable[[str], Steps],
+    steps: Callable[[str], TenantSteps],
     period: float,
     wake: asyncio.Event | None = None,
-    upcoming: Upcoming | None = None,
+    upcoming: ListUpcomingWork | None = None,
 ) -> None:
     """Run the steps of tenants for ever; each step occupies one of `workers` in fair turns.
 
@@ -114,7 +122,7 @@ async def take_turns(
     at a time. A tenant whose step fails is retried with the next list.
     """
     scheduler, working = FairScheduler(name, workers), NamedTasks()
-    again, pace = set[str](), _Pace(period, wake, upcoming)
+    again, pace = set[str](), _LoopPace(period, wake, upcoming)
 
     async def run_tenant(tenant: str) -> None:
         again.add(tenant)
@@ -133,7 +141,7 @@ async def take_turns(
                         woken and not begun
                     ):  # running steps may have read before the new data was written
                         again.add(tenant)
-            except OUTAGES as error:
+            except OUTAGE_ERRORS as error:
                 log.warning("%s waits: %s", name, str(error)[:500] or repr(error))
             await pace.rest()
     finally:
@@ -141,7 +149,7 @@ async def take_turns(
 
 
 async def _run_steps(
-    name: str, scheduler: FairScheduler, tenant: str, steps: Callable[[str], Steps]
+    name: str, scheduler: FairScheduler, tenant: str, steps: Callable[[str], TenantSteps]
 ) -> None:
     """Run the steps of a tenant, each in its own turn."""
     name_lines(tenant=tenant)
@@ -151,5 +159,5 @@ async def _run_steps(
             while more:
                 async with scheduler.slot(tenant), asyncio.timeout(STEP_TIMEOUT_SECONDS):
                     more = await anext(each, _END) is not _END
-    except OUTAGES as error:
+    except OUTAGE_ERRORS as error:
         log.warning("%s for %s waits: %s", name, tenant, str(error)[:500] or repr(error))

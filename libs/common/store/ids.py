@@ -11,7 +11,7 @@ from pymongo import ReturnDocument
 
 from libs.common.store.mongo import Database, require_document
 
-FIRST = 1_000_000
+FIRST_ID = 1_000_000
 """The first id, large enough not to be confused with a row number."""
 
 
@@ -38,7 +38,7 @@ class IdAllocator:
     async def _refill(self) -> None:
         counter = await self._counters.find_one_and_update(
             {"_id": self._name},
-            [{"$set": {"next": {"$add": [{"$ifNull": ["$next", FIRST]}, self._block]}}}],
+            [{"$set": {"next": {"$add": [{"$ifNull": ["$next", FIRST_ID]}, self._block]}}}],
             upsert=True,
             return_document=ReturnDocument.AFTER,
         )

@@ -32,19 +32,19 @@ from libs.common.version import VERSION
 log = logging.getLogger(__name__)
 _pause = asyncio.sleep
 
-MIGRATIONS = "migrations"
-RESTORING = "restoring"
+MIGRATIONS_COLLECTION = "migrations"
+RESTORING_ID = "restoring"
 """Id of the document in `migrations` that marks a database while a backup is restored."""
 _RESTORE_CHECK_SECONDS = 1.0
 """Seconds between two checks for the end of the restoration."""
-LOCK_SECONDS = 30.0
+LEASE_SECONDS = 30.0
 """Seconds after which another process continues the migrations of a crashed one."""
 
-NAMESPACE_EXISTS = 48
+NAMESPACE_EXISTS_CODE = 48
 """MongoDB's error code for a collection that exists."""
-INDEX_NOT_FOUND = 27
+INDEX_NOT_FOUND_CODE = 27
 """MongoDB's error code for a missing index."""
-CLUSTERED: dict[str, Any] = {
+CLUSTERED_OPTIONS: dict[str, Any] = {
     "clusteredIndex": {"key": {"_id": 1}, "unique": True},
     "storageEngine": {"wiredTiger": {"configString": "memory_page_image_max=32KB"}},
 }
@@ -78,7 +78,7 @@ async def migrate(
     """
     await _wait_for_restore(database)
     await _require_known_contracts(database, migrations)
-    lease = Lease(database, MIGRATIONS, life=LOCK_SECONDS)
+    lease = Lease(database, MIGRATIONS_COLLECTION, life=LEASE_SECONDS)
     while await list_pending_migrations(database, migrations, contract=contract):
         if await lease.acquire():
             break
@@ -90,7 +90,7 @@ async def migrate(
         for migration in await list_pending_migrations(database, migrations, contract=contract):
             log.info("migration %d: %s", migration.number, migration.title)
             await migration.run(database)
-            await database[MIGRATIONS].update_one(
+            await database[MIGRATIONS_COLLECTION].update_one(
                 {"_id": migration.number},
                 {
                     "$set": {
@@ -109,7 +109,7 @@ async def migrate(
 
 async def _wait_for_restore(database: Database) -> None:
     """Wait while a backup is restored: no service must process incomplete data."""
-    while await database[MIGRATIONS].find_one({"_id": RESTORING}) is not None:
+    while await database[MIGRATIONS_COLLECTION].find_one({"_id": RESTORING_ID}) is not None:
         log.warning(
             "%s is being restored, or its restoration was interrupted: waiting", database.name
         )
@@ -118,7 +118,7 @@ async def _wait_for_restore(database: Database) -> None:
 
 async def _require_known_contracts(database: Database, migrations: Sequence[Migration]) -> None:
     known_numbers = {migration.number for migration in migrations}
-    async for entry in database[MIGRATIONS].find({"contract": True}):
+    async for entry in database[MIGRATIONS_COLLECTION].find({"contract": True}):
         if entry["_id"] not in known_numbers:
             raise DatabaseTooNew(
                 f"version {VERSION} cannot use the database {database.name}, which version "
@@ -132,7 +132,7 @@ async def list_pending_migrations(
     database: Database, migrations: Sequence[Migration], *, contract: bool
 ) -> list[Migration]:
     """Return the pending migrations in order; for a new database, all."""
-    applied = {entry["_id"] async for entry in database[MIGRATIONS].find({}, {"_id": 1})}
+    applied = {entry["_id"] async for entry in database[MIGRATIONS_COLLECTION].find({}, {"_id": 1})}
     missing = [migration for migration in migrations if migration.number not in applied]
     if not contract and applied:
         missing = [migration for migration in missing if not migration.contract]
@@ -142,23 +142,23 @@ async def list_pending_migrations(
 async def _renew(lease: Lease) -> None:
     """Renew the lease during a long migration, such as a large index."""
     while True:
-        await asyncio.sleep(LOCK_SECONDS / 4)
+        await asyncio.sleep(LEASE_SECONDS / 4)
         with suppress(StoreError):
             await lease.acquire()
 
 
-async def create_missing(database: Database, name: str, **options: Any) -> None:
+async def create_missing_collection(database: Database, name: str, **options: Any) -> None:
     """Create a collection if missing, even if another process does the same."""
     try:
         await database.create_collection(name, **options)
     except CollectionInvalid:
         return
     except OperationFailure as error:
-        if error.code != NAMESPACE_EXISTS:
+        if error.code != NAMESPACE_EXISTS_CODE:
             raise
 
 
-def index(*fields: str, where: Document | None = None, **options: Any) -> IndexModel:
+def build_index_model(*fields: str, where: Document | None = None, **options: Any) -> IndexModel:
     """Return an index of `fields`, of the documents that match `where`; `-at` descends."""
     if where is not None:
         options["partialFilterExpression"] = where
@@ -171,12 +171,12 @@ async def create_collections(
 ) -> None:
     """Create the missing collections and their missing indexes."""
     for name, indexes in collections.items():
-        await create_missing(database, name)
+        await create_missing_collection(database, name)
         if indexes:
             await database[name].create_indexes(indexes)
 
 
-async def shard_empty(
+async def shard_empty_collection(
     database: Database, name: str, find_cuts: Callable[[], Awaitable[Sequence[bytes]]]
 ) -> None:
     """Distribute an empty collection by ranges of `_id`, if the server is a `mongos`.
@@ -206,36 +206,36 @@ async def shard_empty(
         log.warning("%s is not distributed over the shards: %s", namespace, error)
 
 
-async def drop_present(collection: Collection, index: str) -> None:
+async def drop_index_if_present(collection: Collection, index: str) -> None:
     """Drop an index if it exists, even if another process does the same."""
     try:
         await collection.drop_index(index)
     except OperationFailure as error:
-        if error.code != INDEX_NOT_FOUND:
+        if error.code != INDEX_NOT_FOUND_CODE:
             raise
 
 
-RETENTION_INDEX = "retention"
-DAY = 86_400
-MAX_DAYS = 24_855
+RETENTION_INDEX_NAME = "retention"
+DAY_SECONDS = 86_400
+MAX_RETENTION_DAYS = 24_855
 """Maximum days in MongoDB's 32 bits of seconds."""
 
 
-async def set_retention(database: Database, collection: str, field: str, days: int) -> None:
+async def set_retention_days(database: Database, collection: str, field: str, days: int) -> None:
     """Keep documents for `days` after the time in `field`; 0 keeps them for ever.
 
     Expired documents are deleted within minutes; documents without the field are kept. Every
     replica calls this at its start with the same result.
     """
     indexes = await database[collection].index_information()
-    retention_index = indexes.get(RETENTION_INDEX)
+    retention_index = indexes.get(RETENTION_INDEX_NAME)
     if days == 0:
-        await drop_present(database[collection], RETENTION_INDEX)
+        await drop_index_if_present(database[collection], RETENTION_INDEX_NAME)
     elif retention_index is None:
         await database[collection].create_index(
-            field, name=RETENTION_INDEX, expireAfterSeconds=days * DAY
+            field, name=RETENTION_INDEX_NAME, expireAfterSeconds=days * DAY_SECONDS
         )
-    elif retention_index["expireAfterSeconds"] != days * DAY:
-        index = {"name": RETENTION_INDEX, "expireAfterSeconds": days * DAY}
+    elif retention_index["expireAfterSeconds"] != days * DAY_SECONDS:
+        index = {"name": RETENTION_INDEX_NAME, "expireAfterSeconds": days * DAY_SECONDS}
         await database.command("collMod", collection, index=index)
     log.info("%s are kept %s", collection, f"{days} days" if days else "for ever")

@@ -81,17 +81,17 @@ _OPTIONS: dict[str, Any] = {
 }
 BATCH_BYTES = 1024 * 1024
 """Target bytes of a batch of `read_rows`; more if documents suddenly become larger."""
-SMALL_PAGE = 128 * 1024
+SMALL_PAGE_BYTES = 128 * 1024
 """Expected bytes of a page that `read_page` reads and decodes as a whole."""
 FIRST_BATCH, LARGEST_BATCH = 32, 1000
 """Documents of the first batch of `read_rows`, and the maximum of any batch."""
 _DURABLE_WRITES = WriteConcern(w="majority", j=True)
-DUPLICATE_KEY = 11000
+DUPLICATE_KEY_CODE = 11000
 """MongoDB's error code for a duplicate key."""
 
 
 @contextmanager
-def duplicate_raises(error: Exception) -> Iterator[None]:
+def raise_on_duplicate(error: Exception) -> Iterator[None]:
     """Raise `error` if a write in the block fails because of a duplicate key."""
     try:
         yield
@@ -106,7 +106,7 @@ def require_document(document: Document | None) -> Document:
     return document
 
 
-LONGEST_SEARCH = 1024
+MAX_SEARCH_LENGTH = 1024
 """Maximum characters of a search text. MongoDB rejects patterns above 32 KiB, and escaping may
 replace one character by four."""
 
@@ -115,19 +115,19 @@ def literal_pattern(text: str, field: str = "keyword") -> str:
     """Return a regular expression that matches `text` literally.
 
     MongoDB rejects patterns with NUL, but accepts its escape. Raises `InvalidInput` for the input
-    `field` if the text exceeds `LONGEST_SEARCH`.
+    `field` if the text exceeds `MAX_SEARCH_LENGTH`.
     """
-    if len(text) > LONGEST_SEARCH:
-        raise InvalidInput(f"must have at most {LONGEST_SEARCH} characters", field=field)
+    if len(text) > MAX_SEARCH_LENGTH:
+        raise InvalidInput(f"must have at most {MAX_SEARCH_LENGTH} characters", field=field)
     return re.escape(text).replace("\0", r"\x00")
 
 
-def contains_text(text: str, field: str = "keyword") -> dict[str, str]:
+def build_text_condition(text: str, field: str = "keyword") -> dict[str, str]:
     """Return the condition "contains `text`", ignoring case; raise as `literal_pattern` does."""
     return {"$regex": literal_pattern(text, field), "$options": "i"}
 
 
-def key_range(keys: Sequence[bytes]) -> Document:
+def build_key_condition(keys: Sequence[bytes]) -> Document:
     """Return the condition that `_id` of a clustered collection is one of `keys`.
 
     The bounds `$gte` and `$lte` are redundant, but without them MongoDB 6 reads the whole
@@ -136,7 +136,7 @@ def key_range(keys: Sequence[bytes]) -> Document:
     return {"$gte": min(keys), "$lte": max(keys), "$in": keys}
 
 
-def page_stages(
+def build_page_stages(
     match: Document, order: Sequence[tuple[str, int]], skip: int = 0, limit: int = 0
 ) -> list[Document]:
     """Return the stages that find up to `limit` (0: all) documents after the first `skip`."""
@@ -149,7 +149,7 @@ def page_stages(
 
 
 @dataclass(slots=True)
-class RowSize:
+class MeanRowSize:
     """The mean size in bytes of the rows of a query, as last read; 0 if unknown."""
 
     mean: float = 0.0
@@ -161,7 +161,7 @@ async def read_rows(
     *,
     size: int = BATCH_BYTES,
     first: int = FIRST_BATCH,
-    row_size: RowSize | None = None,
+    row_size: MeanRowSize | None = None,
     **options: Any,
 ) -> AsyncGenerator[Document, None]:
     """Yield the documents of an aggregation on a collection of `Mongo.direct`.
@@ -171,7 +171,7 @@ async def read_rows(
     is decoded when it is yielded. `row_size` is set to their mean size.
     """
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
-    read, rows = 0, row_size or RowSize()
+    read, rows = 0, row_size or MeanRowSize()
     async with await raw.aggregate(list(stages), batchSize=first, **options) as cursor:
         async for document in cursor:
             read += 1
@@ -181,13 +181,13 @@ async def read_rows(
 
 
 async def read_page(
-    collection: Collection, stages: Sequence[Document], limit: int, row_size: RowSize
+    collection: Collection, stages: Sequence[Document], limit: int, row_size: MeanRowSize
 ) -> AsyncGenerator[list[Document], None]:
     """Yield the documents of `read_rows`, at most `limit`, in lists of one or more.
 
     A page that probably is small is read in one batch, and decoded as a whole.
     """
-    if not 0 < row_size.mean * limit <= SMALL_PAGE:
+    if not 0 < row_size.mean * limit <= SMALL_PAGE_BYTES:
         async for row in read_rows(collection, stages, row_size=row_size):
             yield [row]
         return
@@ -212,7 +212,7 @@ async def find_page(
     return await asyncio.gather(page.to_list(None), collection.count_documents(query))
 
 
-async def distinct_values(
+async def list_distinct_values(
     collection: Collection, field: str, query: Document, index: str | None = None
 ) -> list[str]:
     """Return the texts of `field` in matching documents, each by one seek in `index`.
@@ -300,7 +300,7 @@ class Mongo:
         self.direct: Database = self._direct.get_database(database, **settings)
         """The same database for frequent reads and for ingest, without a thread."""
 
-    def database_of(self, session: Session) -> Database:
+    def get_session_database(self, session: Session) -> Database:
         """Return the database over the client that began `session`."""
         return self.direct if isinstance(session, AsyncClientSession) else self.database
 
@@ -333,7 +333,7 @@ class Mongo:
             )
             return cast("R", done)
 
-    async def at_one_moment(self, callback: Callable[[Session], Awaitable[R]]) -> R:
+    async def run_in_snapshot(self, callback: Callable[[Session], Awaitable[R]]) -> R:
         """Run `callback(session)`, whose reads over `direct` see a single snapshot.
 
         It is a transaction, because a snapshot session reads the past, which MongoDB may discard.
@@ -346,7 +346,7 @@ class Mongo:
         await self._direct.close()
 
 
-async def ids_in_turns(
+async def list_ids_in_turns(
     collection: Collection, query: Document, order: str, maximum: int
 ) -> list[Any]:
     """Return `_id` of up to `maximum` documents, in turns of tenants, each sorted by `order`."""

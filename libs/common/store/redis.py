@@ -27,22 +27,22 @@ __all__ = [
     "connect_redis",
 ]
 
-CONNECTIONS = 64
+MAX_CONNECTIONS = 64
 """Maximum connections of a process."""
-WAIT = 3.0
+TIMEOUT_SECONDS = 3.0
 """Seconds for which a command waits for a connection, for its opening, and for its answer."""
 
 
-RETRIED = [RedisConnectionError, RedisTimeoutError, RuntimeError]
+RETRIED_ERRORS = [RedisConnectionError, RedisTimeoutError, RuntimeError]
 """Errors after which a command is sent again on a new connection.
 
 uvloop raises `RuntimeError` for a write to a transport that it has closed, for example after a
 partition; redis-py takes only `OSError` for a lost connection.
 """
-SENTINEL_WAIT = 1.0
+SENTINEL_TIMEOUT_SECONDS = 1.0
 """Seconds to wait for the answer of a Sentinel before the next one is asked."""
 SENTINEL_PORT = 26379
-_SCHEME = "redis+sentinel"
+_SENTINEL_SCHEME = "redis+sentinel"
 
 
 class _PrimaryPool(SentinelConnectionPool, BlockingConnectionPool):
@@ -55,22 +55,22 @@ def connect_redis(url: str) -> Redis:
     `url` is the URL of a server, or `redis+sentinel://user:password@host:port,host:port/NAME`. The
     login is also used for the Sentinels, unless `?sentinel_username=…&sentinel_password=…`
     overrides it (an empty password: none). Raises `ValueError` for other URLs.
-    Commands beyond `CONNECTIONS` wait for a connection: redis-py's default pool would reject them,
-    so that a burst would look like an unavailable Redis.
+    Commands beyond `MAX_CONNECTIONS` wait for a connection: redis-py's default pool would reject
+    them, so that a burst would look like an unavailable Redis.
     """
     options: dict[str, Any] = {
-        "timeout": WAIT,
-        "socket_timeout": WAIT,
-        "socket_connect_timeout": WAIT,
+        "timeout": TIMEOUT_SECONDS,
+        "socket_timeout": TIMEOUT_SECONDS,
+        "socket_connect_timeout": TIMEOUT_SECONDS,
         "health_check_interval": 30,
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), 3),
-        "retry_on_error": RETRIED,
-        "max_connections": CONNECTIONS,
+        "retry_on_error": RETRIED_ERRORS,
+        "max_connections": MAX_CONNECTIONS,
     }
     scheme = urlsplit(url).scheme
     if scheme == "rediss":
         options["ssl_exclude_verify_flags"] = [ssl.VERIFY_X509_STRICT]  # see `trusting_context`
-    if scheme == _SCHEME:
+    if scheme == _SENTINEL_SCHEME:
         return _primary_client(url, options)
     return Redis.from_pool(BlockingConnectionPool.from_url(url, **options))
 
@@ -81,7 +81,7 @@ def _primary_client(url: str, options: dict[str, Any]) -> Redis:
     login, _, hosts = parts.netloc.rpartition("@")
     name = parts.path.strip("/")
     if not hosts or not name:
-        raise ValueError(f"{_SCHEME}:// needs hosts and the name of the primary")
+        raise ValueError(f"{_SENTINEL_SCHEME}:// needs hosts and the name of the primary")
     user, _, password = (unquote(part) for part in login.partition(":"))
     more = {
         key: values[-1] for key, values in parse_qs(parts.query, keep_blank_values=True).items()
@@ -91,9 +91,9 @@ def _primary_client(url: str, options: dict[str, Any]) -> Redis:
         sentinel_kwargs={
             "username": more.get("sentinel_username", user) or None,
             "password": more.get("sentinel_password", password) or None,
-            "socket_timeout": SENTINEL_WAIT,
-            "socket_connect_timeout": SENTINEL_WAIT,
-            "retry_on_error": RETRIED,
+            "socket_timeout": SENTINEL_TIMEOUT_SECONDS,
+            "socket_connect_timeout": SENTINEL_TIMEOUT_SECONDS,
+            "retry_on_error": RETRIED_ERRORS,
         },
     )
     pool = _PrimaryPool(  # type: ignore[no-untyped-call]

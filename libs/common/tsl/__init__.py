@@ -2,15 +2,15 @@
 
 from libs.common.tsl._check import keep_given
 from libs.common.tsl._decoders import Event, Report
-from libs.common.tsl._write_only import MASK, hidden_texts, mask_text, readable_values
+from libs.common.tsl._write_only import MASK, list_hidden_texts, mask_text, readable_values
 from libs.common.tsl.compiled import CompiledTsl, compile_tsl
 from libs.common.tsl.document import (
     DataSpec,
     ParamSpec,
+    PropertyOrParamSpec,
     PropertySpec,
     ServiceSpec,
     TslDocument,
-    ValueSpec,
     ids_from_keys,
     iterate_entries,
     keys_from_ids,
@@ -37,6 +37,7 @@ __all__ = [
     "InvalidValues",
     "MalformedReport",
     "ParamSpec",
+    "PropertyOrParamSpec",
     "PropertySpec",
     "Rejection",
     "Report",
@@ -45,14 +46,13 @@ __all__ = [
     "TslDocument",
     "TslInvalid",
     "UnknownService",
-    "ValueSpec",
     "compile_tsl",
     "generic_tsl",
-    "hidden_texts",
     "ids_from_keys",
     "iterate_entries",
     "keep_given",
     "keys_from_ids",
+    "list_hidden_texts",
     "mask_text",
     "parse_document",
     "plausible_params",

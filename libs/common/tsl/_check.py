@@ -11,23 +11,25 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from libs.common.tsl._node import Node, rounded
-from libs.common.tsl._write_only import MASK, UNKNOWN, mask_fault
+from libs.common.tsl._node import Node, round_number
+from libs.common.tsl._write_only import MASK, UNKNOWN_REASON, mask_fault
 from libs.common.tsl.faults import Code, Fault
-from libs.common.tsl.limits import MAX_KEY
+from libs.common.tsl.limits import MAX_KEY_LENGTH
 
-PATTERNS = {
+ENCODING_PATTERNS = {
     "HEX": r"\A(?:[0-9A-Fa-f]{2})*\Z",
     "ASCII": r"\A[\x00-\x7f]*\Z",
     "BASE64": r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z",
 }
 """Patterns of text by encoding; UTF8 permits any text."""
 
-_ENCODING_MATCHERS = {name: re.compile(pattern).search for name, pattern in PATTERNS.items()}
+_ENCODING_MATCHERS = {
+    name: re.compile(pattern).search for name, pattern in ENCODING_PATTERNS.items()
+}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class _Rejected(Exception):
+class _ScalarRejected(Exception):
     """A scalar is invalid; internal, `args` are reason and code."""
 
 
@@ -44,11 +46,11 @@ def check_value(
         return _check_elements(node, value, path, faults)
     try:
         return _check_scalar(node, value)
-    except _Rejected as rejected:
+    except _ScalarRejected as rejected:
         return faults.append(_fault(path, rejected, value))
 
 
-def _fault(path: str, rejected: _Rejected, value: object) -> Fault:
+def _fault(path: str, rejected: _ScalarRejected, value: object) -> Fault:
     reason, code = rejected.args
     return Fault(path, reason, code, {"value": value})
 
@@ -62,14 +64,14 @@ def check_members(
     keep_parts: bool = False,
 ) -> dict[str, Any]:
     """Return the valid members of an object; unknown and missing ones are faults."""
-    good = check_each(members, value, path, faults, keep_parts=keep_parts)
+    good = check_given_members(members, value, path, faults, keep_parts=keep_parts)
     for key, node in members.items():
         if node.required and node.readable and key not in value:
             faults.append(Fault(f"{path}.{key}", "is required", "null"))
     return good
 
 
-def check_each(
+def check_given_members(
     members: Mapping[str, Node],
     value: Mapping[str, object],
     path: str,
@@ -83,10 +85,10 @@ def check_each(
     """
     good: dict[str, Any] = {}
     for key, item in value.items():
-        place = f"{path}.{str(key)[:MAX_KEY]}"
+        place = f"{path}.{str(key)[:MAX_KEY_LENGTH]}"
         node = members.get(key)
         if node is None:
-            faults.append(Fault(place, UNKNOWN))
+            faults.append(Fault(place, UNKNOWN_REASON))
             continue
         if not node.readable:
             faults.append(Fault(place, "is write-only", "write_only", {"value": MASK}))
@@ -103,7 +105,7 @@ def check_each(
 def _check_elements(node: Node, value: list[object], path: str, faults: list[Fault]) -> Any:
     try:
         _check_size(node, len(value), "elements")
-    except _Rejected as rejected:
+    except _ScalarRejected as rejected:
         return faults.append(_fault(path, rejected, value))
     element = node.element
     if element is None:
@@ -120,7 +122,7 @@ def _check_scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type
         case "INT" | "LONG" | "DATE":
             return _check_bounds(node, _check_integer(value))
         case "FLOAT" | "DOUBLE":
-            return rounded(node, _check_bounds(node, _check_number(value)))
+            return round_number(node, _check_bounds(node, _check_number(value)))
         case "ENUM":
             return _check_choice(node, value)
         case "STRING":
@@ -130,7 +132,7 @@ def _check_scalar(node: Node, value: object) -> Any:  # noqa: PLR0911 - one type
 
 
 def _reject(reason: str, code: Code = "type") -> NoReturn:
-    raise _Rejected(reason, code)
+    raise _ScalarRejected(reason, code)
 
 
 def _check_integer(value: object) -> int:
@@ -273,11 +275,11 @@ def merge_value(node: Node, current: object, sent: object) -> Any:
         if key in sent:
             whole[key] = merge_value(member, current_members.get(key), sent[key])
         elif key in current_members:
-            whole.update(keep_valid(key, member, current_members[key]))
+            whole.update(keep_valid_parts(key, member, current_members[key]))
     return whole
 
 
-def keep_valid(key: str, node: Node, value: object) -> dict[str, Any]:
+def keep_valid_parts(key: str, node: Node, value: object) -> dict[str, Any]:
     """Return `{key: value}` with the parts that `node` accepts, else an empty dict."""
     faults: list[Fault] = []
     valid_parts = (

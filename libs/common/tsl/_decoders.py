@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from libs.common.tsl._check import PATTERNS
+from libs.common.tsl._check import ENCODING_PATTERNS
 from libs.common.tsl._node import Node
 from libs.common.tsl.faults import Fault, MalformedReport
-from libs.common.tsl.limits import MAX_KEY, MAX_TS
+from libs.common.tsl.limits import MAX_KEY_LENGTH, MAX_TIME_MS
 
-Timestamp = Annotated[int, Meta(ge=0, le=MAX_TS)]
+Timestamp = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
 """Epoch milliseconds up to the year 9999."""
 
 
@@ -60,7 +60,7 @@ def _value_type(node: Node) -> Any:  # noqa: PLR0911 - one type after the other
         case "ENUM":
             return Literal[tuple(node.choices)]
         case "STRING":
-            pattern = PATTERNS.get(node.encoding or "")
+            pattern = ENCODING_PATTERNS.get(node.encoding or "")
             return _sized_type(str, node, pattern=pattern)
         case "STRUCT":
             return _struct_type("Struct", node.members)
@@ -121,7 +121,7 @@ def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
         try:
             values[key] = msgspec.json.decode(value)
         except (ValueError, RecursionError) as error:
-            faults.append(Fault(f"properties.{key[:MAX_KEY]}", f"cannot be read: {error}"))
+            faults.append(Fault(f"properties.{key[:MAX_KEY_LENGTH]}", f"cannot be read: {error}"))
     return wire.ts, values, faults
 
 
@@ -148,7 +148,9 @@ class Event(msgspec.Struct, frozen=True):
     outputs: Values
 
 
-def checked_report(raw: bytes, check: Callable[[Values], tuple[Values, list[Fault]]]) -> Report:
+def decode_checked_report(
+    raw: bytes, check: Callable[[Values], tuple[Values, list[Fault]]]
+) -> Report:
     """Return a report whose readable properties `check` checks; raise `MalformedReport`."""
     ts, values, faults = read_report(raw)
     good, bad = check(values)

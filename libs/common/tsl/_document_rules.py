@@ -9,21 +9,21 @@ import json
 from collections.abc import Sequence
 
 from libs.common.tsl._check import check_value
-from libs.common.tsl._node import bounds, value_node
+from libs.common.tsl._node import find_number_bounds, value_node
 from libs.common.tsl.document import (
     ACCESS_MODES,
-    CONTAINERS,
+    CONTAINER_TYPES,
     DATA_TYPES,
     ENCODINGS,
-    ITEM,
-    NUMBERS,
+    ITEM_KEY,
+    NUMBER_TYPES,
     DataSpec,
+    PropertyOrParamSpec,
     PropertySpec,
     Validator,
-    ValueSpec,
 )
 from libs.common.tsl.faults import Fault, Faults
-from libs.common.tsl.limits import MAX_DEPTH, MAX_SIZE, MAX_TEXT, key_fault
+from libs.common.tsl.limits import MAX_DECLARED_SIZE, MAX_DEPTH, MAX_TEXT_LENGTH, find_key_fault
 
 _MAX_DIGITS = 15
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
@@ -43,7 +43,7 @@ def check_spec(spec: DataSpec, path: str, faults: Faults) -> None:
     if spec.validator:
         _check_range(spec, spec.validator, f"{path}.validator", faults)
         _check_sizes(spec, spec.validator, f"{path}.validator", faults)
-    if spec.default_value is not None and spec.data_type in DATA_TYPES - CONTAINERS:
+    if spec.default_value is not None and spec.data_type in DATA_TYPES - CONTAINER_TYPES:
         _check_default(spec, path, faults)
 
 
@@ -85,8 +85,8 @@ def _check_mapping(spec: DataSpec, path: str, faults: Faults) -> None:
 def _check_range(spec: DataSpec, rules: Validator, path: str, faults: Faults) -> None:
     if rules.min is not None and rules.max is not None and rules.min > rules.max:
         faults.add(f"{path}.min", "exceeds max")
-    elif scalar_kind(spec) in NUMBERS:
-        low, high = bounds(scalar_kind(spec), rules)
+    elif scalar_kind(spec) in NUMBER_TYPES:
+        low, high = find_number_bounds(scalar_kind(spec), rules)
         if low is not None and high is not None and low > high:
             place = f"{path}.min" if rules.max is None else f"{path}.max"
             faults.add(place, f"permits no {scalar_kind(spec)}")
@@ -94,7 +94,10 @@ def _check_range(spec: DataSpec, rules: Validator, path: str, faults: Faults) ->
 
 def _check_sizes(spec: DataSpec, rules: Validator, path: str, faults: Faults) -> None:
     low, high = rules.min_size, rules.max_size
-    for name, size, maximum in (("minSize", low, MAX_TEXT), ("maxSize", high, MAX_SIZE)):
+    for name, size, maximum in (
+        ("minSize", low, MAX_TEXT_LENGTH),
+        ("maxSize", high, MAX_DECLARED_SIZE),
+    ):
         if size is not None and not 0 <= size <= maximum:
             faults.add(f"{path}.{name}", f"must be from 0 to {maximum}")
     if low is not None and high is not None and low > high:
@@ -126,7 +129,9 @@ def parse_default(kind: str, text: str | None) -> object:
         return text
 
 
-def check_members(entries: Sequence[ValueSpec], path: str, owner: str, faults: Faults) -> None:
+def check_members(
+    entries: Sequence[PropertyOrParamSpec], path: str, owner: str, faults: Faults
+) -> None:
     """Check a flat list of members whose top-level ids are `<owner>.<key>`, or bare.
 
     Completes `parentId` from the id, and `elementDataType` from the `_item`.
@@ -153,11 +158,15 @@ def _id_fault(member_id: str, owner: str) -> str | None:
     keys = member_id.removeprefix(f"{owner}.").split(".") if owner else member_id.split(".")
     if len(keys) > MAX_DEPTH:
         return f"is nested more than {MAX_DEPTH} levels deep"
-    return next(filter(None, map(key_fault, keys)), None)
+    return next(filter(None, map(find_key_fault, keys)), None)
 
 
 def _check_parent(
-    entry: ValueSpec, by_id: dict[str, ValueSpec], path: str, owner: str, faults: Faults
+    entry: PropertyOrParamSpec,
+    by_id: dict[str, PropertyOrParamSpec],
+    path: str,
+    owner: str,
+    faults: Faults,
 ) -> None:
     expected, _, key = entry.id.rpartition(".")
     given_parent = entry.data_spec.parent_id
@@ -171,17 +180,21 @@ def _check_parent(
     kind = parent.data_spec.data_type if parent else "STRUCT"
     if expected != owner and parent is None:
         faults.add(place, f"must be the id of a member. Got '{expected}'")
-    elif kind not in CONTAINERS:
+    elif kind not in CONTAINER_TYPES:
         faults.add(place, f"must be a STRUCT or ARRAY. Got {kind or 'a member without a type'}")
-    elif (key == ITEM) != (kind == "ARRAY"):
+    elif (key == ITEM_KEY) != (kind == "ARRAY"):
         faults.add(
-            f"{path}.id", f"only an ARRAY has a member '{ITEM}', and it has no other members"
+            f"{path}.id", f"only an ARRAY has a member '{ITEM_KEY}', and it has no other members"
         )
     return None
 
 
 def _check_content(
-    entry: ValueSpec, by_id: dict[str, ValueSpec], parents: set[str], path: str, faults: Faults
+    entry: PropertyOrParamSpec,
+    by_id: dict[str, PropertyOrParamSpec],
+    parents: set[str],
+    path: str,
+    faults: Faults,
 ) -> None:
     """Check that a STRUCT has members and an ARRAY elements, unless `ref` provides them."""
     spec = entry.data_spec
@@ -191,12 +204,12 @@ def _check_content(
     if spec.data_type != "ARRAY":
         return None
     place = f"{path}.elementDataType"
-    item = by_id.get(f"{entry.id}.{ITEM}")
+    item = by_id.get(f"{entry.id}.{ITEM_KEY}")
     if item is None:
         if not spec.element_data_type and not supplied:
-            faults.add(place, f"is required without a member '{entry.id}.{ITEM}'")
-        elif spec.element_data_type in CONTAINERS and not supplied:
-            faults.add(place, f"requires a member '{entry.id}.{ITEM}'")
+            faults.add(place, f"is required without a member '{entry.id}.{ITEM_KEY}'")
+        elif spec.element_data_type in CONTAINER_TYPES and not supplied:
+            faults.add(place, f"requires a member '{entry.id}.{ITEM_KEY}'")
         elif spec.element_data_type == "ENUM" and not spec.mapping and not supplied:
             faults.add(f"{path}.mapping", "is required for elements of an ENUM")
         return None

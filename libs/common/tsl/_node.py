@@ -15,19 +15,19 @@ import msgspec
 
 from libs.common.decoding import parse_number
 from libs.common.tsl.document import (
-    ITEM,
-    NUMBERS,
+    ITEM_KEY,
+    NUMBER_TYPES,
     DataSpec,
     MappingItem,
     ParamSpec,
+    PropertyOrParamSpec,
     PropertySpec,
     Validator,
-    ValueSpec,
 )
 from libs.common.tsl.faults import Faults
-from libs.common.tsl.limits import INT_RANGE, LONG_RANGE, MAX_DATE
+from libs.common.tsl.limits import INT_RANGE, LONG_RANGE, MAX_DATE_SECONDS
 
-_INTEGER_RANGES = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE)}
+_INTEGER_RANGES = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE_SECONDS)}
 
 
 class Node(msgspec.Struct, kw_only=True):
@@ -55,7 +55,7 @@ class Node(msgspec.Struct, kw_only=True):
     element: "Node | None" = None
 
 
-def build_tree(entries: Iterable[ValueSpec], owner: str = "") -> dict[str, Node]:
+def build_tree(entries: Iterable[PropertyOrParamSpec], owner: str = "") -> dict[str, Node]:
     """Return top-level nodes by key for a flat list of entries with dotted ids.
 
     `owner` is the id of the event or service of the parameters.
@@ -66,7 +66,7 @@ def build_tree(entries: Iterable[ValueSpec], owner: str = "") -> dict[str, Node]
         parent, _, key = path.rpartition(".")
         if parent == owner:
             top[key] = node
-        elif key == ITEM:
+        elif key == ITEM_KEY:
             nodes[parent].element = node
         else:
             nodes[parent].members[key] = node
@@ -89,7 +89,7 @@ def _set_readable(node: Node, *, above: bool) -> None:
     node.conceals = not node.readable or any(child.conceals for child in inner)
 
 
-def _node(entry: ValueSpec) -> Node:
+def _node(entry: PropertyOrParamSpec) -> Node:
     node = value_node(entry.data_spec)
     if isinstance(entry, PropertySpec):
         node.writable = "W" in entry.access_mode
@@ -115,8 +115,8 @@ def value_node(spec: DataSpec) -> Node:
     )
     if kind == "ARRAY" and spec.element_data_type:
         node.element = value_node(element_spec(spec))
-    elif kind in NUMBERS:
-        node.low, node.high = bounds(kind, rules)
+    elif kind in NUMBER_TYPES:
+        node.low, node.high = find_number_bounds(kind, rules)
     elif kind == "STRING":
         node.encoding = spec.encoding
     elif kind == "ENUM":
@@ -136,7 +136,9 @@ def element_spec(spec: DataSpec) -> DataSpec:
     )
 
 
-def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float | None]:
+def find_number_bounds(
+    kind: str, rules: Validator
+) -> tuple[int | float | None, int | float | None]:
     """Return the minimum and maximum of a number of type `kind`."""
     if kind not in _INTEGER_RANGES:
         low, high = rules.min, rules.max
@@ -149,7 +151,7 @@ def bounds(kind: str, rules: Validator) -> tuple[int | float | None, int | float
     return least, greatest
 
 
-def booleans(members: Mapping[str, Node]) -> dict[str, Any]:
+def find_boolean_places(members: Mapping[str, Node]) -> dict[str, Any]:
     """Return the places of booleans in a tree: True for a boolean, else nested places."""
     places_by_key = {key: _boolean_places(node) for key, node in members.items()}
     return {key: below for key, below in places_by_key.items() if below}
@@ -160,17 +162,17 @@ def _boolean_places(node: Node) -> Any:
         return True
     if node.element is not None:
         return [below] if (below := _boolean_places(node.element)) else None
-    return booleans(node.members)
+    return find_boolean_places(node.members)
 
 
-def with_booleans(places: Any, value: Any) -> Any:
+def convert_to_booleans(places: Any, value: Any) -> Any:
     """Return `value` with 0 and 1 replaced by booleans at `places`."""
     if places is True:
         return bool(value) if type(value) in {int, float} and value in {0, 1} else value
     if isinstance(places, list) and isinstance(value, list):
-        return [with_booleans(places[0], element) for element in value]
+        return [convert_to_booleans(places[0], element) for element in value]
     if isinstance(places, dict) and isinstance(value, dict):
-        made = {key: with_booleans(places[key], value[key]) for key in places if key in value}
+        made = {key: convert_to_booleans(places[key], value[key]) for key in places if key in value}
         return {**value, **made}
     return value
 
@@ -184,7 +186,7 @@ def parse_members(members: Mapping[str, Node], values: Mapping[str, Any]) -> dic
 
 
 def _parse(node: Node, value: Any) -> Any:
-    if isinstance(value, str) and node.kind in NUMBERS:
+    if isinstance(value, str) and node.kind in NUMBER_TYPES:
         number = parse_number(value)
         return value if number is None else number
     if isinstance(value, dict):
@@ -201,7 +203,7 @@ _EXACT = Context(prec=40)
 """A float below 2^53 with 15 places has at most 31 digits; a larger float is an integer."""
 
 
-def rounded(node: Node, number: float) -> float:
+def round_number(node: Node, number: float) -> float:
     """Return `number`, which is within the bounds of `node`, rounded to its places."""
     digits = node.digits
     if digits is None or round(number, digits) == number:
@@ -213,7 +215,7 @@ def rounded(node: Node, number: float) -> float:
     return near if node.low is None or near >= node.low else node.low
 
 
-def rounders(members: Mapping[str, Node]) -> dict[str, Rounder]:
+def build_rounders(members: Mapping[str, Node]) -> dict[str, Rounder]:
     """Return rounders for the members with `fractionDigits`."""
     made = {key: _rounder(node) for key, node in members.items()}
     return {key: rounder for key, rounder in made.items() if rounder is not None}
@@ -229,15 +231,15 @@ def round_members(members: Mapping[str, Rounder], values: dict[str, Any]) -> dic
 
 def _rounder(node: Node) -> Rounder | None:
     if node.kind in {"FLOAT", "DOUBLE"}:
-        return None if node.digits is None else lambda number: rounded(node, number)
+        return None if node.digits is None else lambda number: round_number(node, number)
     if node.kind == "STRUCT":
-        inner = rounders(node.members)
+        inner = build_rounders(node.members)
         return (lambda values: round_members(inner, values)) if inner else None
     element = _rounder(node.element) if node.kind == "ARRAY" and node.element else None
     return None if element is None else lambda items: [element(item) for item in items]
 
 
-def normalise_member(entry: ValueSpec, path: str, faults: Faults) -> None:
+def normalise_member(entry: PropertyOrParamSpec, path: str, faults: Faults) -> None:
     """Normalise types, encoding and mapping of a property or parameter, in place."""
     spec = entry.data_spec
     spec.data_type = spec.data_type.upper()

@@ -14,14 +14,14 @@ from libs.common.tsl.faults import Fault
 MASK = "******"
 """Replaces write-only values in texts for users."""
 
-SHORTEST_TEXT = 3
+MIN_SECRET_LENGTH = 3
 """Minimum length of a secret that is also searched within words; shorter ones would match by
 chance."""
 
-MAX_LEVELS = 64
+MAX_MASKED_LEVELS = 64
 """Maximum levels of objects and arrays that are searched for names; deeper values are masked."""
 
-UNKNOWN = "is not known"
+UNKNOWN_REASON = "is not known"
 """The reason of a fault for a property or member that a TSL lacks."""
 
 _ABSENT: Any = object()
@@ -92,21 +92,21 @@ def write_only_names(hidden: Mapping[str, Node]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
 
 
-def mask_names(names: Container[str], value: Any, levels: int = MAX_LEVELS) -> Any:
+def mask_named_values(names: Container[str], value: Any, levels: int = MAX_MASKED_LEVELS) -> Any:
     """Return a value of a message with `MASK` below `names`, and below `levels`."""
     if not isinstance(value, dict | list):
         return value
     if not levels:
         return MASK
     if isinstance(value, list):
-        return [mask_names(names, item, levels - 1) for item in value]
+        return [mask_named_values(names, item, levels - 1) for item in value]
     return {
-        key: MASK if key.casefold() in names else mask_names(names, item, levels - 1)
+        key: MASK if key.casefold() in names else mask_named_values(names, item, levels - 1)
         for key, item in value.items()
     }
 
 
-def hidden_texts(whole: Any, readable: Any) -> set[str]:
+def list_hidden_texts(whole: Any, readable: Any) -> set[str]:
     """Return the scalars of `whole` that its readable part `readable` lacks, as texts."""
     if isinstance(whole, dict) and isinstance(readable, dict):
         pairs = [(value, readable.get(key)) for key, value in whole.items()]
@@ -114,7 +114,7 @@ def hidden_texts(whole: Any, readable: Any) -> set[str]:
         pairs = list(zip_longest(whole, readable))
     else:
         return set() if whole == readable else set(_texts(whole))
-    return set().union(*(hidden_texts(*pair) for pair in pairs))
+    return set().union(*(list_hidden_texts(*pair) for pair in pairs))
 
 
 def mask_text(text: str, secrets: set[str]) -> str:
@@ -124,7 +124,7 @@ def mask_text(text: str, secrets: set[str]) -> str:
 
 
 def _occurs(secret: str, text: str) -> bool:
-    if len(secret) >= SHORTEST_TEXT:
+    if len(secret) >= MIN_SECRET_LENGTH:
         return secret in text
     start = text.find(secret)
     while start >= 0:
@@ -144,15 +144,15 @@ def mask_fault(fault: Fault) -> Fault:
 
 def conceal_fault(names: Container[str], properties: Mapping[str, Any], fault: Fault) -> Fault:
     """Return a fault of `properties` properties with masked values below `names`."""
-    if fault.reason == UNKNOWN:
+    if fault.reason == UNKNOWN_REASON:
         path = fault.path.partition(".")[2]
         value = properties.get(path)
         is_named = any(name.casefold() in names for name in (path, path.rpartition(".")[2]))
-        if is_named or mask_names(names, value) != value:
+        if is_named or mask_named_values(names, value) != value:
             return msgspec.structs.replace(fault, code="write_only")
     if "value" not in fault.args:
         return fault
-    masked = mask_names(names, fault.args["value"])
+    masked = mask_named_values(names, fault.args["value"])
     return msgspec.structs.replace(fault, args={**fault.args, "value": masked})
 
 

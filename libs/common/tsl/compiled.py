@@ -6,10 +6,10 @@ from functools import cached_property
 import msgspec
 
 from libs.common.tsl._check import (
-    check_each,
+    check_given_members,
     check_members,
     check_value,
-    keep_valid,
+    keep_valid_parts,
     merge_value,
     partial_view,
     remove_read_only,
@@ -20,24 +20,24 @@ from libs.common.tsl._decoders import (
     Event,
     Report,
     Values,
-    checked_report,
+    decode_checked_report,
     properties_type,
     read_event,
     report_decoder,
 )
 from libs.common.tsl._node import (
     Node,
-    booleans,
+    build_rounders,
     build_tree,
+    convert_to_booleans,
+    find_boolean_places,
     parse_members,
     round_members,
-    rounders,
-    with_booleans,
 )
 from libs.common.tsl._write_only import (
     conceal_fault,
     mask_fault,
-    mask_names,
+    mask_named_values,
     mask_write_only,
     members_by_path,
     omit_write_only,
@@ -57,7 +57,7 @@ from libs.common.tsl.faults import (
     require_object,
 )
 from libs.common.tsl.generic import Tsl
-from libs.common.tsl.limits import MAX_KEY
+from libs.common.tsl.limits import MAX_KEY_LENGTH
 
 
 class CompiledTsl(Tsl):
@@ -77,8 +77,8 @@ class CompiledTsl(Tsl):
         self._type = properties_type(without_write_only(self._reported))
         self._decoder = report_decoder(self._type)
         self._flat = all(map(_is_flat, self._reported.values()))
-        self._booleans = booleans(self._reported)
-        self._rounders = rounders(self._reported)
+        self._booleans = find_boolean_places(self._reported)
+        self._rounders = build_rounders(self._reported)
         writable = {key: node for key, node in self._tree.items() if node.writable}
         self._writable = {key: writable_view(node) for key, node in writable.items()}
         self._properties = {spec.id: spec for spec in document.properties}
@@ -98,7 +98,7 @@ class CompiledTsl(Tsl):
         try:
             wire = self._decoder.decode(raw)
         except (ValueError, RecursionError):
-            return checked_report(raw, self.check_report)
+            return decode_checked_report(raw, self.check_report)
         properties = self._round_values(wire.properties)
         if not properties:
             raise MalformedReport("must not be empty", "properties")
@@ -107,7 +107,7 @@ class CompiledTsl(Tsl):
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Return the valid properties and the faults of the others."""
         faults: list[Fault] = []
-        good = check_each(self._reported, properties, "properties", faults)
+        good = check_given_members(self._reported, properties, "properties", faults)
         return good, self._conceal_faults(properties, faults)
 
     @cached_property
@@ -117,7 +117,7 @@ class CompiledTsl(Tsl):
     def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Return the valid settings, including write-only ones, and the faults of the others."""
         faults: list[Fault] = []
-        good = check_each(self._settable, properties, "properties", faults)
+        good = check_given_members(self._settable, properties, "properties", faults)
         return good, self._conceal_faults(properties, faults)
 
     def readable(self, values: Values) -> Values:
@@ -140,7 +140,9 @@ class CompiledTsl(Tsl):
         """
         if not self._hidden:
             return values
-        masked: Values = mask_names(self._hidden_names, mask_write_only(self._hidden, values))
+        masked: Values = mask_named_values(
+            self._hidden_names, mask_write_only(self._hidden, values)
+        )
         return masked
 
     def _conceal_faults(self, properties: Values, faults: list[Fault]) -> list[Fault]:
@@ -158,7 +160,7 @@ class CompiledTsl(Tsl):
         Booleans may be 0 and 1, numbers may be text. Valid members of a STRUCT are kept if
         others are invalid.
         """
-        values = with_booleans(self._booleans, properties)
+        values = convert_to_booleans(self._booleans, properties)
         if self._flat:  # otherwise, members of STRUCTs would be reordered
             try:
                 good = self._round_values(msgspec.convert(values, self._type))
@@ -168,7 +170,7 @@ class CompiledTsl(Tsl):
                 return {key: good[key] for key in values}, []
         faults: list[Fault] = []
         values = parse_members(self._reported, values)
-        good = check_each(self._reported, values, "properties", faults, keep_parts=True)
+        good = check_given_members(self._reported, values, "properties", faults, keep_parts=True)
         return good, self._conceal_faults(properties, faults)
 
     def _round_values(self, wire: msgspec.Struct) -> Values:
@@ -181,7 +183,7 @@ class CompiledTsl(Tsl):
         wire = read_event(raw)
         members = self._outputs.get(wire.event_id)
         if members is None:
-            reason = f"'{wire.event_id[:MAX_KEY]}' is not an event of this thing"
+            reason = f"'{wire.event_id[:MAX_KEY_LENGTH]}' is not an event of this thing"
             raise MalformedReport(reason, "eventId")
         return Event(wire.ts, wire.event_id, _validate(members, wire.outputs, "outputs"))
 
@@ -208,13 +210,13 @@ class CompiledTsl(Tsl):
         for key, value in values.items():
             node = self._writable.get(key)
             if node is not None:
-                whole.update(keep_valid(key, node, value))
+                whole.update(keep_valid_parts(key, node, value))
         return whole
 
     def _check_written(
         self, key: str, sent: object, current: object, faults: list[Fault]
     ) -> object:
-        path = f"properties.{key[:MAX_KEY]}"
+        path = f"properties.{key[:MAX_KEY_LENGTH]}"
         node = self._writable.get(key)
         if node is None:
             reason = "is read-only" if key in self._tree else "is not known"

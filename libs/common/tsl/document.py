@@ -14,16 +14,16 @@ import msgspec
 from msgspec.structs import replace
 
 from libs.common.tsl.faults import Faults
-from libs.common.tsl.limits import key_fault, sign_fault
+from libs.common.tsl.limits import find_key_fault, find_sign_fault
 
-NUMBERS: Final = frozenset({"INT", "LONG", "FLOAT", "DOUBLE", "DATE"})
-CONTAINERS: Final = frozenset({"STRUCT", "ARRAY"})
-DATA_TYPES: Final = NUMBERS | CONTAINERS | {"BOOL", "STRING", "ENUM"}
+NUMBER_TYPES: Final = frozenset({"INT", "LONG", "FLOAT", "DOUBLE", "DATE"})
+CONTAINER_TYPES: Final = frozenset({"STRUCT", "ARRAY"})
+DATA_TYPES: Final = NUMBER_TYPES | CONTAINER_TYPES | {"BOOL", "STRING", "ENUM"}
 ENCODINGS: Final = frozenset({"HEX", "ASCII", "UTF8", "BASE64"})
 ACCESS_MODES: Final = frozenset({"R", "W", "RW"})
 EVENT_TYPES: Final = frozenset({"INFO", "WARN", "ERROR"})
 CALL_TYPES: Final = frozenset({"SYNC", "ASYNC"})
-ITEM: Final = "_item"
+ITEM_KEY: Final = "_item"
 """Key of the member that describes the elements of an ARRAY."""
 
 
@@ -36,11 +36,11 @@ DataType = Annotated[str, _permitted(DATA_TYPES)]
 AccessMode = Annotated[str, _permitted(ACCESS_MODES)]
 
 
-class Wire(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
+class WireStruct(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     """Base of the parts of the document: camelCase names, absent fields omitted."""
 
 
-class Validator(Wire):
+class Validator(WireStruct):
     """Inclusive bounds of a value; sizes in characters (STRING) or elements (ARRAY)."""
 
     min: int | float | None = None
@@ -55,7 +55,7 @@ class Validator(Wire):
     """Whether a service call must contain the value."""
 
 
-class Assist(Wire):
+class Assist(WireStruct):
     """Hints for decoders, which are stored but not used."""
 
     provider_type: str | None = None
@@ -68,7 +68,7 @@ class Assist(Wire):
     separate_elements: bool | None = None
 
 
-class MappingItem(Wire):
+class MappingItem(WireStruct):
     """An entry of an enumeration in its list form."""
 
     key: str = ""
@@ -77,7 +77,7 @@ class MappingItem(Wire):
     """Text that users see, for example `heat`."""
 
 
-class DataSpec(Wire):
+class DataSpec(WireStruct):
     """Type and bounds of a value, for properties and parameters."""
 
     data_type: DataType = ""
@@ -108,7 +108,7 @@ class DataSpec(Wire):
     """Hints for decoders, which the platform does not use."""
 
 
-class ValueSpec(Wire):
+class PropertyOrParamSpec(WireStruct):
     """The common fields of properties and parameters; members are flat, with dotted ids."""
 
     id: str = ""
@@ -118,14 +118,14 @@ class ValueSpec(Wire):
     data_spec: DataSpec = msgspec.field(default_factory=DataSpec)
 
 
-class PropertySpec(ValueSpec):
+class PropertySpec(PropertyOrParamSpec):
     """A property or a member of one."""
 
     access_mode: AccessMode = ""
     """`R` (read only), `W` (write only) or `RW`."""
 
 
-class ParamSpec(ValueSpec):
+class ParamSpec(PropertyOrParamSpec):
     """An output of an event, or an input or output of a service; its id is `<owner>.<key>`."""
 
     ref: str | None = None
@@ -137,7 +137,7 @@ def _no_params() -> list[ParamSpec]:
     return []
 
 
-class EventSpec(Wire):
+class EventSpec(WireStruct):
     """An event that a thing can report."""
 
     id: str = ""
@@ -149,7 +149,7 @@ class EventSpec(Wire):
     """Values that the device reports with the event."""
 
 
-class ServiceSpec(Wire):
+class ServiceSpec(WireStruct):
     """A service of a thing that can be called."""
 
     id: str = ""
@@ -182,11 +182,16 @@ def to_wire(document: TslDocument) -> dict[str, Any]:
     return wire
 
 
-_M = TypeVar("_M", bound=ValueSpec)
+_M = TypeVar("_M", bound=PropertyOrParamSpec)
 
 
 def complete_keys(
-    entries: Sequence[ValueSpec], path: str, owner: str, faults: Faults, *, stored: bool = False
+    entries: Sequence[PropertyOrParamSpec],
+    path: str,
+    owner: str,
+    faults: Faults,
+    *,
+    stored: bool = False,
 ) -> None:
     """Complete the property keys of entries with valid ids, in place.
 
@@ -215,7 +220,7 @@ def complete_keys(
             faults.add(place, f"is the id of {path}[{ids[key]}]")
 
 
-def _own_key(entry: ValueSpec, parents: set[str], last: str) -> str:
+def _own_key(entry: PropertyOrParamSpec, parents: set[str], last: str) -> str:
     """Return the last part of a key; empty if it does not continue the parent's key."""
     property_key = entry.property_key
     if not property_key or property_key == entry.id:
@@ -227,9 +232,9 @@ def _own_key(entry: ValueSpec, parents: set[str], last: str) -> str:
 def _key_fault(last_part: str, last: str, *, stored: bool) -> str | None:
     if last_part == last:
         return None
-    if ITEM in {last_part, last}:
-        return f"must end in '{last}'" if last == ITEM else f"must not end in '{ITEM}'"
-    return key_fault(last_part) or (None if stored else sign_fault(last_part))
+    if ITEM_KEY in {last_part, last}:
+        return f"must end in '{last}'" if last == ITEM_KEY else f"must not end in '{ITEM_KEY}'"
+    return find_key_fault(last_part) or (None if stored else find_sign_fault(last_part))
 
 
 def ids_from_keys(document: TslDocument) -> TslDocument:
@@ -261,7 +266,7 @@ def keys_from_ids(document: TslDocument) -> TslDocument:
     return plain
 
 
-def iterate_entries(document: TslDocument) -> Iterator[ValueSpec]:
+def iterate_entries(document: TslDocument) -> Iterator[PropertyOrParamSpec]:
     """Yield the properties and parameters of a document."""
     yield from document.properties
     for event in document.events:

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from libs.common.tsl.limits import MAX_KEY, explain_unstorable
+from libs.common.tsl.limits import MAX_KEY_LENGTH, explain_unstorable
 
 Code = Literal["null", "type", "choice", "range", "size", "encoding", "write_only", "other"]
 """The type of a fault; `null` includes missing values."""
@@ -72,7 +72,7 @@ class UnknownService(Rejection):
 
     def __init__(self, service_id: str) -> None:
         super().__init__(
-            [Fault("serviceId", f"'{service_id[:MAX_KEY]}' is not a service of this thing")]
+            [Fault("serviceId", f"'{service_id[:MAX_KEY_LENGTH]}' is not a service of this thing")]
         )
         self.service_id = service_id
 
@@ -106,7 +106,7 @@ class Faults:
         return [Fault(path, reason) for path, reason in self._reasons.items()]
 
 
-class Repeating(dict[str, Any]):
+class RepeatedKeysObject(dict[str, Any]):
     """A JSON object with duplicate keys, which `repeated` lists."""
 
     repeated: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ def object_from_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(plain) == len(pairs):
         return plain
     keys = [key for key, _ in pairs]
-    repeating = Repeating(plain)
+    repeating = RepeatedKeysObject(plain)
     repeating.repeated = tuple(key for key in plain if keys.count(key) > 1)
     return repeating
 

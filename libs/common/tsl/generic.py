@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from libs.common.tsl._decoders import Event, Report, Values, checked_report, read_event
+from libs.common.tsl._decoders import Event, Report, Values, decode_checked_report, read_event
 from libs.common.tsl.document import EventSpec, PropertySpec, ServiceSpec, TslDocument
 from libs.common.tsl.faults import (
     Code,
@@ -15,11 +15,11 @@ from libs.common.tsl.faults import (
 )
 from libs.common.tsl.limits import (
     MAX_DEPTH,
-    MAX_KEY,
+    MAX_KEY_LENGTH,
     MAX_MEMBERS,
-    MAX_TEXT,
+    MAX_TEXT_LENGTH,
     explain_unstorable_scalar,
-    open_key_fault,
+    find_open_key_fault,
 )
 
 _SCALARS = (bool, int, float, str)
@@ -30,7 +30,9 @@ class _TooMany(Exception):
     """More values than one report may have; internal."""
 
 
-def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> dict[str, Any]:
+def check_open_values(
+    values: Mapping[str, object], path: str, faults: list[Fault]
+) -> dict[str, Any]:
     """Return copies of the valid members of `values`, and add faults of the others.
 
     A member is rejected completely if it contains null, a key or scalar that cannot be stored, more
@@ -40,7 +42,7 @@ def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> 
     remaining = MAX_MEMBERS
     for key, item in values.items():
         place = _member_path(path, key)
-        walk = _Walk(remaining)
+        walk = _OpenValueCheck(remaining)
         try:
             checked = walk.member(key, item, place, 1)
         except _TooMany:
@@ -54,10 +56,10 @@ def check_open(values: Mapping[str, object], path: str, faults: list[Fault]) -> 
 
 
 def _member_path(path: str, key: object) -> str:
-    return f"{path}.{str(key)[:MAX_KEY]}"
+    return f"{path}.{str(key)[:MAX_KEY_LENGTH]}"
 
 
-class _Walk:
+class _OpenValueCheck:
     """A traversal of a value: its faults, and the number of values that are still allowed."""
 
     def __init__(self, left: int) -> None:
@@ -66,7 +68,7 @@ class _Walk:
 
     def member(self, key: object, value: object, path: str, depth: int) -> Any:
         """Check a key and its value."""
-        reason = open_key_fault(key) if isinstance(key, str) else "must have a text as its key"
+        reason = find_open_key_fault(key) if isinstance(key, str) else "must have a text as its key"
         if reason:
             return self._reject(path, reason)
         return self._value(value, path, depth)
@@ -92,8 +94,8 @@ class _Walk:
             reason = "must not be null"
         elif not isinstance(value, _SCALARS):
             reason = "must be a JSON value"
-        elif isinstance(value, str) and len(value) > MAX_TEXT:
-            reason = f"must have at most {MAX_TEXT} characters"
+        elif isinstance(value, str) and len(value) > MAX_TEXT_LENGTH:
+            reason = f"must have at most {MAX_TEXT_LENGTH} characters"
         else:
             reason = explain_unstorable_scalar(value)
         if reason is None:
@@ -145,12 +147,12 @@ class Tsl:
         `required`, except in an ARRAY. Numbers are rounded to `fractionDigits`. Raises
         `MalformedReport` if the JSON, its structure or `ts` is invalid, or `properties` is empty.
         """
-        return checked_report(raw, self.check_report)
+        return decode_checked_report(raw, self.check_report)
 
     def check_report(self, properties: Values) -> tuple[Values, list[Fault]]:
         """Return the valid ones of decoded properties, and the faults of the others."""
         faults: list[Fault] = []
-        good = check_open(properties, "properties", faults)
+        good = check_open_values(properties, "properties", faults)
         return good, faults
 
     def check_settings(self, properties: Values) -> tuple[Values, list[Fault]]:
@@ -194,7 +196,7 @@ class Tsl:
         invalid outputs (paths `outputs.<key>`).
         """
         wire = read_event(raw)
-        reason = open_key_fault(wire.event_id)
+        reason = find_open_key_fault(wire.event_id)
         if reason:
             raise MalformedReport(reason, "eventId")
         return Event(wire.ts, wire.event_id, _validate(wire.outputs, "outputs"))
@@ -232,7 +234,7 @@ class Tsl:
         return self._check_params(service_id, outputs, "outputs")
 
     def _check_params(self, service_id: str, values: Values | None, path: str) -> Values:
-        if open_key_fault(service_id):
+        if find_open_key_fault(service_id):
             raise UnknownService(service_id)
         return _validate(values, path)
 
@@ -249,7 +251,7 @@ def _validate(values: Values | None, path: str) -> Values:
     values = {} if values is None else values
     require_object(values, path)
     faults: list[Fault] = []
-    checked = check_open(values, path, faults)
+    checked = check_open_values(values, path, faults)
     if faults:
         raise InvalidValues(faults)
     return checked
@@ -261,4 +263,4 @@ def _merge(current: object, sent: object) -> object:
         return sent
     others = {key: item for key, item in current.items() if key not in sent}
     laid = {key: _merge(current.get(key), item) for key, item in sent.items()}
-    return check_open(others, "", []) | laid
+    return check_open_values(others, "", []) | laid

@@ -10,25 +10,25 @@ from libs.common.tsl._document_rules import check_members, check_spec, complete_
 from libs.common.tsl._node import normalise_member, qualify_params
 from libs.common.tsl.document import (
     CALL_TYPES,
-    CONTAINERS,
+    CONTAINER_TYPES,
     EVENT_TYPES,
-    NUMBERS,
+    NUMBER_TYPES,
     DataSpec,
     EventSpec,
     ParamSpec,
+    PropertyOrParamSpec,
     PropertySpec,
     ServiceSpec,
     TslDocument,
     Validator,
-    ValueSpec,
     complete_keys,
     iterate_entries,
 )
 from libs.common.tsl.faults import Fault, Faults, TslInvalid, object_from_pairs, read_struct
-from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS, key_fault, sign_fault
+from libs.common.tsl.limits import MAX_DEPTH, MAX_MEMBERS, find_key_fault, find_sign_fault
 
 _T = TypeVar("_T", DataSpec, Validator)
-_OWN = {"parent_id", "ref", "default_value", "required"}
+_OWN_FIELDS = {"parent_id", "ref", "default_value", "required"}
 
 
 def resolve_references(
@@ -56,14 +56,14 @@ def resolve_references(
 
 def _has_same_kind(spec: DataSpec, source: DataSpec) -> bool:
     kinds = {spec.data_type or source.data_type, source.data_type}
-    return len(kinds) == 1 or kinds <= NUMBERS
+    return len(kinds) == 1 or kinds <= NUMBER_TYPES
 
 
 def _complete_spec(spec: _T, source: _T) -> _T:
     lacking = {
         name: getattr(source, name)
         for name in spec.__struct_fields__
-        if name not in _OWN and getattr(spec, name) in (None, "")
+        if name not in _OWN_FIELDS and getattr(spec, name) in (None, "")
     }
     return replace(spec, **lacking)
 
@@ -80,7 +80,7 @@ def copy_referenced_members(
     for at, param in enumerate(params):
         whole.append(param)
         has_members = any(other.id.startswith(f"{param.id}.") for other in params)
-        if not param.ref or has_members or param.data_spec.data_type not in CONTAINERS:
+        if not param.ref or has_members or param.data_spec.data_type not in CONTAINER_TYPES:
             continue
         copies = _copy_members(param, properties)
         if _kinds(param.data_spec) != _kinds(specs[param.ref]):
@@ -119,8 +119,8 @@ def _copy_members(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[
     return copies
 
 
-Named = ValueSpec | EventSpec | ServiceSpec
-_UNNAMED = "unnamed"
+NamedSpec = PropertyOrParamSpec | EventSpec | ServiceSpec
+_UNNAMED_ID = "unnamed"
 """Id of a member without one, so that the import reports the missing id once, not per parameter."""
 
 
@@ -182,10 +182,10 @@ def _check_count(document: TslDocument) -> None:
 def _params(document: TslDocument) -> Iterator[tuple[str, str, list[ParamSpec]]]:
     """Yield each list of parameters with its path and the id of its event or service."""
     for at, event in enumerate(document.events):
-        yield f"events[{at}].outputs", event.id or _UNNAMED, event.outputs
+        yield f"events[{at}].outputs", event.id or _UNNAMED_ID, event.outputs
     for at, service in enumerate(document.services):
-        yield f"services[{at}].inputs", service.id or _UNNAMED, service.inputs
-        yield f"services[{at}].outputs", service.id or _UNNAMED, service.outputs
+        yield f"services[{at}].inputs", service.id or _UNNAMED_ID, service.inputs
+        yield f"services[{at}].outputs", service.id or _UNNAMED_ID, service.outputs
 
 
 def _normalise(document: TslDocument, faults: Faults) -> None:
@@ -231,7 +231,7 @@ def _check_owner_list(
 ) -> None:
     index_by_id: dict[str, int] = {}
     for at, (owner, mode) in enumerate(owners):
-        reason = key_fault(owner)
+        reason = find_key_fault(owner)
         if reason:
             faults.add(f"{path}[{at}].id", reason)
         elif index_by_id.setdefault(owner, at) != at:
@@ -242,7 +242,7 @@ def _check_owner_list(
 
 def _check_signs(document: TslDocument, faults: Faults) -> None:
     """Check that ids have no special characters of references to entity keys."""
-    named_parts: list[tuple[str, Sequence[Named]]] = [
+    named_parts: list[tuple[str, Sequence[NamedSpec]]] = [
         ("properties", document.properties),
         ("events", document.events),
         ("services", document.services),
@@ -250,7 +250,7 @@ def _check_signs(document: TslDocument, faults: Faults) -> None:
     ]
     for path, entries in named_parts:
         for at, entry in enumerate(entries):
-            reason = sign_fault(entry.id)
+            reason = find_sign_fault(entry.id)
             if reason:
                 faults.add(f"{path}[{at}].id", reason)
 

@@ -11,19 +11,19 @@ MAX_MEMBERS: Final = 2000
 """Maximum properties, members and parameters of a document, or values of a report of an open
 product."""
 
-MAX_KEY: Final = 128
+MAX_KEY_LENGTH: Final = 128
 """Maximum characters of a key."""
 
-MAX_SIZE: Final = 2**31 - 1
+MAX_DECLARED_SIZE: Final = 2**31 - 1
 """Greatest `maxSize` in characters or elements."""
 
-MAX_TEXT: Final = 65_536
+MAX_TEXT_LENGTH: Final = 65_536
 """Characters of a text in an open report, and the greatest `minSize`."""
 
-MAX_TS: Final = 253_402_300_799_999
+MAX_TIME_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999, the maximum of a date."""
 
-MAX_DATE: Final = MAX_TS // 1000
+MAX_DATE_SECONDS: Final = MAX_TIME_MS // 1000
 """The last second of the year 9999; a DATE in milliseconds exceeds it and is rejected."""
 
 INT_RANGE: Final = (-(2**31), 2**31 - 1)
@@ -35,7 +35,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FORBIDDEN = re.compile(r'[.\s\x00-\x1f\x7f"\\\ud800-\udfff]')
 
 
-def key_fault(key: str) -> str | None:
+def find_key_fault(key: str) -> str | None:
     """Return the fault of `key`, a segment of an id, or None.
 
     Keys become field names of documents, and parts of entity keys and paths. They must not have a
@@ -44,15 +44,15 @@ def key_fault(key: str) -> str | None:
     """
     if not key:
         return "must not be blank"
-    if len(key) > MAX_KEY:
-        return f"must be at most {MAX_KEY} characters long"
+    if len(key) > MAX_KEY_LENGTH:
+        return f"must be at most {MAX_KEY_LENGTH} characters long"
     if key[0] == "$":
         return "must not start with '$'"
     match = _FORBIDDEN.search(key)
     return f"must not contain {match.group()!r}" if match else None
 
 
-def sign_fault(text: str) -> str | None:
+def find_sign_fault(text: str) -> str | None:
     """Return the fault of an id with a special character of entity keys, or None.
 
     `*` and `,` are special in lists of keys to listen to, braces in references of flows, and a
@@ -62,12 +62,12 @@ def sign_fault(text: str) -> str | None:
     return f"must not contain {match.group()!r}" if match else None
 
 
-def open_key_fault(key: str) -> str | None:
+def find_open_key_fault(key: str) -> str | None:
     """Return why `key` of an open report cannot be a field name in MongoDB, or None."""
     if not key or key.isspace():
         return "must not have a blank key"
-    if len(key) > MAX_KEY:
-        return f"must have a key of at most {MAX_KEY} characters"
+    if len(key) > MAX_KEY_LENGTH:
+        return f"must have a key of at most {MAX_KEY_LENGTH} characters"
     if key[0] == "$":
         return "must not have a key that starts with '$'"
     match = _OPEN_FORBIDDEN.search(key)

@@ -15,17 +15,17 @@ from libs.common.tsl.document import ParamSpec, TslDocument, ids_from_keys, keye
 from libs.common.tsl.faults import Fault
 from libs.common.tsl.limits import INT_RANGE, LONG_RANGE
 
-_SPAN = 100
+_DEFAULT_SPAN = 100
 """Width of the range of numbers without bounds in the TSL."""
 
-_CHANGE = 0.1
+_CHANGE_PROBABILITY = 0.1
 """Probability that a BOOL or ENUM changes."""
 
-_STEP = 0.01
+_MAX_STEP_RATIO = 0.01
 """Maximum change of a number, as a fraction of its range."""
 
-_TEXT_SIZE = 8
-_DIGITS = 2
+_DEFAULT_TEXT_LENGTH = 8
+_DEFAULT_DIGITS = 2
 _HEX = "0123456789ABCDEF"
 _BASE64 = string.ascii_letters + string.digits + "+/"
 
@@ -67,7 +67,7 @@ def _value(node: Node, rng: random.Random, previous: object) -> Any:
         last = _valid(node, parse_default(node.kind, node.default))
         if last is not None:
             return last
-    return _KINDS[node.kind](node, rng, last)
+    return _GENERATORS[node.kind](node, rng, last)
 
 
 def _valid(node: Node, value: object) -> Any:
@@ -89,11 +89,19 @@ def _array(node: Node, rng: random.Random, last: list[Any] | None) -> list[Any]:
 
 
 def _bool(node: Node, rng: random.Random, last: Any) -> bool:
-    return rng.choice((False, True)) if last is None or rng.random() < _CHANGE else bool(last)
+    return (
+        rng.choice((False, True))
+        if last is None or rng.random() < _CHANGE_PROBABILITY
+        else bool(last)
+    )
 
 
 def _enum(node: Node, rng: random.Random, last: str | None) -> str:
-    return rng.choice(list(node.choices)) if last is None or rng.random() < _CHANGE else last
+    return (
+        rng.choice(list(node.choices))
+        if last is None or rng.random() < _CHANGE_PROBABILITY
+        else last
+    )
 
 
 def _date(node: Node, rng: random.Random, last: int | None) -> int:
@@ -106,7 +114,7 @@ def _integer(node: Node, rng: random.Random, last: int | None) -> int:
     if last is None:
         quarter = (high - low) // 4
         return rng.randint(low + quarter, high - quarter)
-    step = max(1, int((high - low) * _STEP))
+    step = max(1, int((high - low) * _MAX_STEP_RATIO))
     return min(max(last + rng.randint(-step, step), min(low, last)), max(high, last))
 
 
@@ -115,13 +123,13 @@ def _number(node: Node, rng: random.Random, last: float | None) -> float:
     quarter = high / 4 - low / 4
     if last is None:
         return _round_to_places(rng.uniform(low + quarter, high - quarter), node, low, high)
-    step = max(4 * _STEP * quarter, 10.0 ** -_digits(node))
+    step = max(4 * _MAX_STEP_RATIO * quarter, 10.0 ** -_digits(node))
     low, high = min(low, last), max(high, last)
     return _round_to_places(last + rng.uniform(-step, step), node, low, high)
 
 
 def _digits(node: Node) -> int:
-    return _DIGITS if node.digits is None else node.digits
+    return _DEFAULT_DIGITS if node.digits is None else node.digits
 
 
 def _round_to_places(number: float, node: Node, low: float, high: float) -> float:
@@ -137,25 +145,25 @@ def _round_to_places(number: float, node: Node, low: float, high: float) -> floa
 
 def _range(node: Node) -> tuple[int | float, int | float]:
     """Return the declared range of a number, or a small one without bounds."""
-    least, greatest = _OPEN.get(node.kind, (-math.inf, math.inf))
+    least, greatest = _DEFAULT_RANGES.get(node.kind, (-math.inf, math.inf))
     low = None if node.low == least else node.low
     high = None if node.high == greatest else node.high
     if low is None:
-        low = 0 if high is None or high > 0 else max(least, high - _SPAN)
-    return low, min(greatest, low + _SPAN) if high is None else high
+        low = 0 if high is None or high > 0 else max(least, high - _DEFAULT_SPAN)
+    return low, min(greatest, low + _DEFAULT_SPAN) if high is None else high
 
 
 def _text(node: Node, rng: random.Random, last: str | None) -> str:
     unit, alphabet = _ALPHABETS.get(node.encoding or "", (1, string.ascii_letters))
     maximum = math.inf if node.max_size is None else node.max_size
-    size = -(-max(node.min_size, min(_TEXT_SIZE, maximum)) // unit) * unit
+    size = -(-max(node.min_size, min(_DEFAULT_TEXT_LENGTH, maximum)) // unit) * unit
     size = size if size <= maximum else maximum // unit * unit
     return "".join(rng.choices(alphabet, k=int(size)))
 
 
 _ALPHABETS = {"HEX": (2, _HEX), "BASE64": (4, _BASE64)}
-_OPEN = {"INT": INT_RANGE, "LONG": LONG_RANGE}
-_KINDS: dict[str, Callable[[Node, random.Random, Any], Any]] = {
+_DEFAULT_RANGES = {"INT": INT_RANGE, "LONG": LONG_RANGE}
+_GENERATORS: dict[str, Callable[[Node, random.Random, Any], Any]] = {
     "BOOL": _bool,
     "ENUM": _enum,
     "DATE": _date,

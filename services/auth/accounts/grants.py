@@ -14,7 +14,7 @@ import msgspec
 from libs.common.contracts.access import ResourceType
 from libs.common.http.console import PageRequest
 from libs.common.store.mongo import Database, Document, Session, find_page
-from libs.common.things import LAST_MEMBER, entity_id
+from libs.common.things import MAX_MEMBER_NUMBER, entity_id
 
 GRANTS_PER_PAGE = 1000
 """Grants per page of a sweep."""
@@ -168,7 +168,7 @@ def _match_any_with_entities(resources: Sequence[Resource]) -> Document:
     entities = [
         {
             "type": "ENTITY",
-            "id": {"$gte": entity_id(device, 0), "$lte": entity_id(device, LAST_MEMBER)},
+            "id": {"$gte": entity_id(device, 0), "$lte": entity_id(device, MAX_MEMBER_NUMBER)},
         }
         for device in (each.id for each in resources if each.type is ResourceType.DEVICE)
         if isinstance(device, int)

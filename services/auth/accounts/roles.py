@@ -24,9 +24,9 @@ from libs.common.store.mongo import (
     Database,
     Document,
     Session,
-    contains_text,
-    duplicate_raises,
+    build_text_condition,
     find_page,
+    raise_on_duplicate,
 )
 from services.auth.accounts.users import ID_BLOCK_SIZE
 from services.auth.audit import AuditSubject
@@ -237,7 +237,7 @@ class RoleStore:
         """Return one page of roles whose name contains `keyword`, and the total number."""
         query: dict[str, Any] = {"tenant": tenant}
         if keyword:
-            query["name"] = contains_text(keyword)
+            query["name"] = build_text_condition(keyword)
         rows, total = await find_page(
             self._roles, query, request.order(_SORT_FIELD_BY_COLUMN), request.skip, request.limit
         )
@@ -247,7 +247,7 @@ class RoleStore:
         """Add a role; raise `Conflict` if the tenant has one with that name."""
         document: Document = msgspec.to_builtins(role, builtin_types=(datetime,))
         document |= {"tenant": tenant, "updatedAt": role.created_at}
-        with duplicate_raises(_duplicate_name_error()):
+        with raise_on_duplicate(_duplicate_name_error()):
             await self._roles.insert_one(document, session=session)
 
     async def update(self, tenant: str, role: Role, session: Session) -> None:
@@ -258,7 +258,7 @@ class RoleStore:
             "menus": list(role.menus),
             "updatedAt": datetime.now(UTC),
         }
-        with duplicate_raises(_duplicate_name_error()):
+        with raise_on_duplicate(_duplicate_name_error()):
             await self._roles.update_one(
                 {"_id": role.id, "tenant": tenant}, {"$set": changes}, session=session
             )

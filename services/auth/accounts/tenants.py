@@ -23,7 +23,7 @@ from libs.common.identity.access import AccessVersions
 from libs.common.limits.quota import limit_error
 from libs.common.limits.tenants import count_limited
 from libs.common.scheduling.turns import repeat
-from libs.common.store.mongo import Database, Document, Session, duplicate_raises
+from libs.common.store.mongo import Database, Document, Session, raise_on_duplicate
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class TenantStore:
             "createdAt": now,
             "viewersMayCommand": False,
         }
-        with duplicate_raises(Conflict(f"tenant `{tenant}` exists already", field="name")):
+        with raise_on_duplicate(Conflict(f"tenant `{tenant}` exists already", field="name")):
             await self._tenants.insert_one(document, session=session)
 
     async def list_all(self, users: Mapping[str, int]) -> list[Tenant]:

@@ -15,9 +15,9 @@ from libs.common.store.mongo import (
     Database,
     Document,
     Session,
-    contains_text,
-    duplicate_raises,
+    build_text_condition,
     find_page,
+    raise_on_duplicate,
     require_document,
 )
 from services.auth.audit import AuditSubject
@@ -175,7 +175,7 @@ class UserStore:
         """Add a user; raise `Conflict` if the email address is in use."""
         document: Document = msgspec.to_builtins(user, builtin_types=(datetime,))
         document["emailKey"] = normalize_email(user.email)
-        with duplicate_raises(_email_exists_error()):
+        with raise_on_duplicate(_email_exists_error()):
             await self._users.insert_one(document, session=session)
 
     async def update(
@@ -193,7 +193,7 @@ class UserStore:
         fields = {**changes, "updatedAt": datetime.now(UTC)}
         if "email" in changes:
             fields["emailKey"] = normalize_email(changes["email"])
-        with duplicate_raises(_email_exists_error()):
+        with raise_on_duplicate(_email_exists_error()):
             document = await self._users.find_one_and_update(
                 {"_id": user.id, "tenant": user.tenant},
                 {"$set": fields, "$inc": {"generation": int(ends_tokens)}},
@@ -245,7 +245,7 @@ class UserStore:
         fields: Mapping[str, int] | None,
     ) -> tuple[list[Document], int]:
         if keyword:
-            part = contains_text(keyword)
+            part = build_text_condition(keyword)
             query["$or"] = [{"nickname": part}, {"email": part}]
         order = request.order(columns)
         return await find_page(self._users, query, order, request.skip, request.limit, fields)

@@ -10,9 +10,9 @@ from libs.common.store.mongo import (
     Database,
     Document,
     Session,
-    contains_text,
-    duplicate_raises,
+    build_text_condition,
     find_page,
+    raise_on_duplicate,
 )
 from services.auth.accounts.users import ID_BLOCK_SIZE
 from services.auth.applications.model import ApplicationSearch, StoredApplication
@@ -36,7 +36,7 @@ class ApplicationStore:
 
     async def add(self, application: StoredApplication, session: Session) -> None:
         """Add an application; raise `Conflict` if the tenant has one with that name."""
-        with duplicate_raises(_duplicate_name_error(application)):
+        with raise_on_duplicate(_duplicate_name_error(application)):
             await self._applications.insert_one(_build_document(application), session=session)
 
     async def get(
@@ -72,7 +72,7 @@ class ApplicationStore:
         """Return one page of the matching applications and the number of all."""
         query: Document = {"tenant": tenant}
         if request.keyword:
-            part = contains_text(request.keyword)
+            part = build_text_condition(request.keyword)
             query["$or"] = [{"name": part}, {"clientId": part}]
         rows, total = await find_page(
             self._applications,
@@ -85,7 +85,7 @@ class ApplicationStore:
 
     async def replace(self, application: StoredApplication, session: Session) -> None:
         """Replace an application; raise `Conflict` if its name is in use."""
-        with duplicate_raises(_duplicate_name_error(application)):
+        with raise_on_duplicate(_duplicate_name_error(application)):
             await self._applications.replace_one(
                 {"_id": application.id, "tenant": application.tenant},
                 _build_document(application),

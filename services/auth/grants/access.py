@@ -50,7 +50,7 @@ class AccessService:
                 viewers_may_command=settings is not None and settings.viewers_may_command,
             )
 
-        access = await self.mongo.at_one_moment(read_access)
+        access = await self.mongo.run_in_snapshot(read_access)
         await self.versions.raise_to(tenant, access.version)
         return access
 
@@ -79,7 +79,7 @@ class AccessService:
                 workflows=ids[ResourceType.WORKFLOW],
             )
 
-        return await self.mongo.at_one_moment(read_grants)
+        return await self.mongo.run_in_snapshot(read_grants)
 
     async def _list_roles(self, user: UserRef, session: Session) -> Collection[Role]:
         ids = await self.accounts.users.list_role_ids(

@@ -20,7 +20,7 @@ from libs.common.bus import EVENTS, Bus
 from libs.common.bus.consumer import BACKLOG_INTERVAL_SECONDS
 from libs.common.bus.fitting import MAX_EVENT_BYTES
 from libs.common.bus.retained_messages import count_messages
-from libs.common.scheduling.turns import IDLE_PERIOD, repeat
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS, repeat
 from libs.common.store_metrics import StreamContent, StreamReading, read_stream
 from services.auth.accounts.tenants import TenantStore
 
@@ -73,7 +73,7 @@ class EventShareEnforcer:
         )
 
     async def _enforce_after_change(self) -> None:
-        """Enforce shares after a change of a stream, and at least every `IDLE_PERIOD`."""
+        """Enforce shares after a change of a stream, or after `IDLE_PERIOD_SECONDS`."""
         names, now = (
             (await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)).streams,
             time.monotonic(),
@@ -82,7 +82,7 @@ class EventShareEnforcer:
         contents = [stream.state for stream in streams.values()]
         if contents != self._known[0] or now >= self._known[1]:
             await self._enforce_all(streams)
-            self._known = contents, now + IDLE_PERIOD
+            self._known = contents, now + IDLE_PERIOD_SECONDS
 
     async def enforce(self) -> None:
         """Measure tenants once, and purge those that exceed their share."""

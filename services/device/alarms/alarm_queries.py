@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 from libs.common.contracts.flows import Severity
-from libs.common.store.mongo import Collection, Document, page_stages, read_rows
+from libs.common.store.mongo import Collection, Document, build_page_stages, read_rows
 from services.device.alarms.model import Alarm, from_document
 
 SortOrder = list[tuple[str, int]]
@@ -35,7 +35,7 @@ class AlarmQueries:
         self, query: Document, order: SortOrder, skip: int, limit: int
     ) -> AsyncGenerator[Alarm, None]:
         """Yield up to `limit` sorted alarms after the first `skip`."""
-        stages = page_stages(query, order, skip, limit)
+        stages = build_page_stages(query, order, skip, limit)
         async for row in read_rows(self._direct, stages):
             yield from_document(row, Alarm)
 

@@ -13,7 +13,7 @@ from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
-from libs.common.tsl.limits import MAX_TS
+from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.alarms.rules import AlarmRuleService
 from services.device.alarms.schemas import (
     AlarmCounts,
@@ -45,7 +45,7 @@ RULE_EXAMPLE = {
         "seconds": 60,
     },
 }
-QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
+QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TIME_MS)]
 MAX_NAMED_DEVICES = 1000
 """Maximum devices in a query string."""
 

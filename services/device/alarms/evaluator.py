@@ -30,7 +30,7 @@ from libs.common.bus.subjects import alarm_check_event
 from libs.common.clock import now_ms
 from libs.common.decoding import INVALID_JSON
 from libs.common.scheduling import FairScheduler
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.device.alarms import row_sources
 from services.device.alarms.decision import decide_silence
@@ -331,7 +331,7 @@ class DueStateSweep:
             *await self.alarms.list_due_tenants(moment),
         }
 
-    async def _sweep_tenant(self, tenant: str) -> Steps:
+    async def _sweep_tenant(self, tenant: str) -> TenantSteps:
         """Apply rule changes and evaluate due states of a tenant, step by step."""
         for rule in await self.rules.list_pending_changes(tenant):
             await self._apply_rule_change(rule)

@@ -15,7 +15,7 @@ from libs.common.identity.grants import GrantReader, Grants
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Database, Document, contains_text, find_page
+from libs.common.store.mongo import Database, Document, build_text_condition, find_page
 from services.device.alarms.model import (
     ALARMS_TOPIC,
     Condition,
@@ -175,7 +175,7 @@ class AlarmRuleService:
             )
             query["$and"] = [{"device": {"$in": visible}}]
         if request.keyword:
-            query["name"] = contains_text(request.keyword)
+            query["name"] = build_text_condition(request.keyword)
         if request.device_id is not None:
             query["device"] = request.device_id
         if request.product is not None:

@@ -8,13 +8,13 @@ from libs.common.contracts.flows import Severity
 from libs.common.http import console
 from libs.common.http.console import Ids, PageRequest, name_rule
 from libs.common.http.ids import Id
-from libs.common.tsl.limits import MAX_TS
+from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.alarms.model import Condition
 
 MAX_ALARMS_PER_REQUEST = 1000
 """Maximum alarms of a page or a claim."""
 
-Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
+Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
 """Milliseconds since 1970, up to the year 9999."""
 Keyword = Annotated[str, msgspec.Meta(max_length=512)]
 Name = Annotated[str, name_rule(255)]

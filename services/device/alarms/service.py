@@ -15,8 +15,8 @@ from libs.common.http.console import Page, distinct_ids
 from libs.common.http.streaming import Streamed, join_pieces, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
-from libs.common.spreadsheet import csv_lines, safe_cell
-from libs.common.store.mongo import Document, contains_text
+from libs.common.spreadsheet import encode_csv, escape_cell
+from libs.common.store.mongo import Document, build_text_condition
 from libs.common.tsl import Tsl
 from services.device.alarms.model import Alarm, Condition, ValueCondition, state_key
 from services.device.alarms.rules import RuleStore
@@ -142,11 +142,11 @@ class AlarmService:
         return join_pieces(self._csv_lines(await self._build_query(principal, request), zone))
 
     async def _csv_lines(self, query: Document, zone: tzinfo) -> AsyncGenerator[bytes, None]:
-        yield csv_lines([CSV_HEADER])
+        yield encode_csv([CSV_HEADER])
         found = self.store.queries.iterate_alarms(query, NEWEST_FIRST, 0, MAX_EXPORTED_ALARMS)
         async with aclosing(found) as alarms:
             async for alarm in alarms:
-                yield csv_lines([_csv_row(alarm, zone)])
+                yield encode_csv([_csv_row(alarm, zone)])
 
     async def _build_query(self, principal: Principal, request: SearchAlarms) -> Document:
         """Return the query of a filter, limited to devices that the user may see."""
@@ -156,7 +156,7 @@ class AlarmService:
         query: Document = {"tenant": principal.tenant, **visibility}
         conditions: list[Document] = []
         if request.keyword:
-            part = contains_text(request.keyword)
+            part = build_text_condition(request.keyword)
             conditions.append({"$or": [{"content": part}, {"deviceName": part}]})
         if request.device_ids:
             conditions.append({"device": {"$in": distinct_ids(request.device_ids)}})
@@ -218,13 +218,13 @@ def _csv_row(alarm: Alarm, zone: tzinfo) -> list[str]:
     return [
         format_time(alarm.raised_at),
         alarm.severity,
-        safe_cell(alarm.content),
-        safe_cell(alarm.device_name),
-        "" if value is None else safe_cell(text) if isinstance(value, str) else text,
+        escape_cell(alarm.content),
+        escape_cell(alarm.device_name),
+        "" if value is None else escape_cell(text) if isinstance(value, str) else text,
         format_time(alarm.cleared_at),
         format_time(alarm.claimed_at),
-        safe_cell(alarm.claimed_name or ""),
-        safe_cell(alarm.note or ""),
+        escape_cell(alarm.claimed_name or ""),
+        escape_cell(alarm.note or ""),
     ]
 
 

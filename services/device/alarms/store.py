@@ -19,7 +19,7 @@ from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
-    distinct_values,
+    list_distinct_values,
 )
 from services.device.alarms.alarm_queries import AlarmQueries
 from services.device.alarms.decision import SETTLING_MS, AlarmTransition, differs_in_progress_only
@@ -159,7 +159,7 @@ class AlarmStore:
 
     async def list_due_tenants(self, now: int) -> list[str]:
         """Return the tenants of states that are due at `now` (ms)."""
-        return await distinct_values(self._states, "tenant", {"due": {"$lte": now}})
+        return await list_distinct_values(self._states, "tenant", {"due": {"$lte": now}})
 
     async def list_due_states(self, tenant: str, now: int, limit: int) -> list[State]:
         """Return states that are due at `now` (ms), the longest due first."""

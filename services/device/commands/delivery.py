@@ -27,7 +27,7 @@ from libs.common.integrations.client import (
     Transport,
 )
 from libs.common.scheduling import FairScheduler, LaneFull
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import StoreError
 from services.device.commands.events import command_messages
 from services.device.commands.model import (
@@ -202,7 +202,7 @@ class DueCommandDelivery:
             tenants,
         )
 
-    async def steps(self, tenant: str) -> Steps:
+    async def steps(self, tenant: str) -> TenantSteps:
         """Process the due commands of a tenant, a batch at a time."""
         while await self.deliver_due(tenant) == COMMANDS_PER_READ:
             yield

@@ -18,7 +18,7 @@ from libs.common.clock import to_ms
 from libs.common.contracts.events import DeviceProfile, Subcommand, TaskStatus
 from libs.common.contracts.frames import DownlinkState
 from libs.common.http.ids import NamedId
-from libs.common.tsl import Tsl, hidden_texts, mask_text
+from libs.common.tsl import Tsl, list_hidden_texts, mask_text
 from services.device.things.model import Thing
 
 CommandKind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
@@ -150,7 +150,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         """Return `text` without write-only values of this command."""
         if self.sealed is None:
             return text
-        return mask_text(text, hidden_texts(self.sealed, self.payload))
+        return mask_text(text, list_hidden_texts(self.sealed, self.payload))
 
     def encoder_input(self) -> dict[str, Any]:
         """Return the properties or settings that the codec encodes, or the service call.

@@ -8,7 +8,7 @@ import msgspec
 from pymongo import UpdateOne
 
 from libs.common.bus import Wakeups
-from libs.common.store.mongo import Collection, Document, distinct_values
+from libs.common.store.mongo import Collection, Document, list_distinct_values
 from services.device.commands.coded_commands import OLDEST_FIRST
 from services.device.commands.model import OPEN_STATES, Command, utc_now
 from services.device.commands.write_only import WIPING_TOPIC
@@ -39,7 +39,7 @@ class CommandSchedule(ReconnectListener):
     async def tenants_due(self, within: float = 0) -> list[str]:
         """Return the tenants whose commands are due within some seconds."""
         due = _due_query(utc_now() + timedelta(seconds=within))
-        return await distinct_values(self._commands, "tenant", due, DUE_INDEX)
+        return await list_distinct_values(self._commands, "tenant", due, DUE_INDEX)
 
     async def list_due(self, tenant: str, moment: datetime, limit: int) -> list[Command]:
         """Return open commands of a tenant that must be sent again or have expired."""

@@ -24,7 +24,7 @@ from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
-    page_stages,
+    build_page_stages,
     read_rows,
 )
 from services.device.commands.coded_commands import OLDEST_FIRST, CodedCommands
@@ -220,7 +220,7 @@ class CommandStore(ThingDataStore):
         self, command_id: int, thing_id: int, session: Session
     ) -> Command | None:
         """Return a command of this thing, or None."""
-        commands = self._mongo.database_of(session)["commands"]
+        commands = self._mongo.get_session_database(session)["commands"]
         query = {"_id": command_id, "thingId": thing_id}
         return from_document(await commands.find_one(query, session=session))
 
@@ -237,7 +237,7 @@ class CommandStore(ThingDataStore):
         if statuses:
             query["status"] = {"$in": list(statuses)}
         rows = read_rows(
-            self._mongo.direct["commands"], page_stages(query, NEWEST_FIRST, skip, limit)
+            self._mongo.direct["commands"], build_page_stages(query, NEWEST_FIRST, skip, limit)
         )
         commands = (msgspec.convert(row, Command) async for row in rows)
         return commands, await self._commands.count_documents(query)
@@ -279,7 +279,7 @@ class CommandStore(ThingDataStore):
         """Close the open command that the reply `key` answers; return it as it was, or None."""
         answered: Document = {"status": status, "finishedAt": at, "closedBy": key}
         answered |= dict.fromkeys(("outputs", "error", "errorCode"))
-        before = await self._mongo.database_of(session)["commands"].find_one_and_update(
+        before = await self._mongo.get_session_database(session)["commands"].find_one_and_update(
             {"_id": command_id, "thingId": thing_id, "status": {"$in": OPEN_STATES}},
             {"$set": answered, "$unset": _OPEN_FIELDS},
             session=session,
@@ -291,7 +291,7 @@ class CommandStore(ThingDataStore):
         if command.outputs is not None or command.error:
             command.error = command.error and command.mask(command.error)
             ended = {"$set": _result_fields(command)}
-            commands = self._mongo.database_of(session)["commands"]
+            commands = self._mongo.get_session_database(session)["commands"]
             await commands.update_one({"_id": command.id}, ended, session=session)
         await self._delete_secrets(command, session)
 
@@ -300,7 +300,7 @@ class CommandStore(ThingDataStore):
         if not command.write_only:
             return
         self.wakeups.notify(WIPING_TOPIC)
-        commands = self._mongo.database_of(session)["commands"]
+        commands = self._mongo.get_session_database(session)["commands"]
         identity: Document = {"_id": command.id}
         await commands.update_one(identity, {"$set": {"wipeAt": utc_now()}}, session=session)
         await commands.update_one(
@@ -329,7 +329,10 @@ class CommandStore(ThingDataStore):
         self, thing_id: int, settings: Sequence[tuple[str, Any]], session: Session
     ) -> None:
         """Add confirmed values to the profile of a thing."""
-        profiles, identity = self._mongo.database_of(session)["profiles"], {"_id": thing_id}
+        profiles, identity = (
+            self._mongo.get_session_database(session)["profiles"],
+            {"_id": thing_id},
+        )
         before = _profile_values(await profiles.find_one(identity, session=session))
         values = before | dict(settings)
         listed = [{"key": key, "value": value} for key, value in values.items()]

@@ -11,9 +11,9 @@ from nats.js.errors import APIError
 from libs.common.bus import Bus, Wakeups
 from libs.common.bus.retained_messages import delete_messages
 from libs.common.bus.streams import MQTT
-from libs.common.scheduling.turns import Steps, take_turns
-from libs.common.store.mongo import Collection, Document, distinct_values
-from libs.common.tsl import Tsl, hidden_texts, mask_text
+from libs.common.scheduling.turns import TenantSteps, take_turns
+from libs.common.store.mongo import Collection, Document, list_distinct_values
+from libs.common.tsl import Tsl, list_hidden_texts, mask_text
 from services.device.commands.events import stored_command_subject
 from services.device.commands.model import OPEN_STATES, Command, utc_now
 
@@ -48,7 +48,7 @@ class WriteOnlyCommands:
     async def tenants_to_wipe(self, within: float = 0) -> list[str]:
         """Return the tenants whose commands `list_to_wipe` returns now or `within` seconds."""
         due = _wipe_due_query(utc_now() + timedelta(seconds=within))
-        return await distinct_values(self._commands, "tenant", due, WIPE_INDEX)
+        return await list_distinct_values(self._commands, "tenant", due, WIPE_INDEX)
 
     async def list_to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
         """Return commands whose messages in nats-server must be deleted."""
@@ -81,7 +81,7 @@ class WriteOnlyCommands:
                 self.wakeups.notify(WIPING_TOPIC)
                 changes |= {"downlinks.$[].data": b""} if command.downlinks else {}
                 if command.error:
-                    secrets = hidden_texts(command.payload, shown.payload)
+                    secrets = list_hidden_texts(command.payload, shown.payload)
                     changes["error"] = mask_text(command.error, secrets)
             same = {"_id": command.id, "status": command.status}
             await self._commands.update_one(same, {"$set": changes})
@@ -114,7 +114,7 @@ class CommandWiper:
             "wiping", CONCURRENT_TENANTS, tenants, self.steps, QUERY_INTERVAL_SECONDS, wake, tenants
         )
 
-    async def steps(self, tenant: str) -> Steps:
+    async def steps(self, tenant: str) -> TenantSteps:
         """Delete messages of a tenant's commands until none is due."""
         while await self.wipe(tenant, utc_now()):
             yield

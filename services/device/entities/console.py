@@ -16,7 +16,7 @@ from libs.common.http.operations import route_operations
 from libs.common.http.request import get_request_id
 from libs.common.http.streaming import Streamed
 from libs.common.identity.functions import Function
-from libs.common.tsl.limits import MAX_TS
+from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.entities.custom_entities import CustomEntities
 from services.device.entities.history import EntityExport, EntityHistory, export_filename
 from services.device.entities.property_updates import EntityWriter
@@ -55,7 +55,7 @@ from services.device.entities.tags import EntityTags
 CustomEntitiesDependency = NamedDependency[CustomEntities]
 EntityServiceDependency = NamedDependency[EntityService]
 
-QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TS)]
+QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TIME_MS)]
 TimeZoneName = Annotated[str | None, QueryParameter(max_length=64)]
 READERS = (
     Function.DASHBOARD_EDIT,
@@ -182,8 +182,10 @@ async def export_entity_history(
     ] = None,
     start_timestamp: QueryTime = None,
     end_timestamp: QueryTime = None,
-    start: Annotated[int | None, QueryParameter(name="startTimestamp", ge=0, le=MAX_TS)] = None,
-    end: Annotated[int | None, QueryParameter(name="endTimestamp", ge=0, le=MAX_TS)] = None,
+    start: Annotated[
+        int | None, QueryParameter(name="startTimestamp", ge=0, le=MAX_TIME_MS)
+    ] = None,
+    end: Annotated[int | None, QueryParameter(name="endTimestamp", ge=0, le=MAX_TIME_MS)] = None,
     timezone: TimeZoneName = None,
     time_zone: TimeZoneName = None,
     zone: Annotated[str | None, QueryParameter(name="timeZone", max_length=64)] = None,

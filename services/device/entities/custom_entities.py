@@ -22,8 +22,13 @@ from libs.common.identity.grants import GrantsClient
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import Document, Mongo, Session, duplicate_raises
-from libs.common.things import LAST_MEMBER, SYSTEM_INTEGRATION, entity_number, entity_thing
+from libs.common.store.mongo import Document, Mongo, Session, raise_on_duplicate
+from libs.common.things import (
+    MAX_MEMBER_NUMBER,
+    SYSTEM_INTEGRATION,
+    get_entity_thing_id,
+    get_member_number,
+)
 from services.device.entities.custom_model import (
     build_flow_members,
     build_member,
@@ -77,7 +82,7 @@ class CustomEntityStore:
         await self._quota.reserve(tenant)
         fields = build_member_fields(identifier, [root]) | {"last": 0}
         document = _new_document(await self._ids.allocate(), tenant, identifier, fields)
-        with duplicate_raises(_identifier_exists(identifier)):
+        with raise_on_duplicate(_identifier_exists(identifier)):
             await self._own.insert(document)
         return document
 
@@ -93,7 +98,7 @@ class CustomEntityStore:
             if "flow" in parent_document:
                 raise InvalidInput("belongs to a flow: change the flow", field="parent_identifier")
             members = stored_members(parent_document)
-            if parent_document["last"] >= LAST_MEMBER:
+            if parent_document["last"] >= MAX_MEMBER_NUMBER:
                 raise InvalidInput(
                     "has reached the maximum number of children", field="parent_identifier"
                 )
@@ -241,7 +246,7 @@ class CustomEntities:
         if not entity.is_custom:
             await self.entities.rename(principal.tenant, entity, body.name)
             return
-        number = entity_number(entity_id)
+        number = get_member_number(entity_id)
         changes: dict[str, Any] = {"name": body.name}
         if body.value_attribute is not None and entity.member.type == "PROPERTY":
             kind = entity.member.value_type
@@ -276,8 +281,8 @@ class CustomEntities:
         await self.store.delete(principal.tenant, list(whole))
         children: dict[int, set[int]] = defaultdict(set)
         for entity_id in custom:
-            if entity_thing(entity_id) not in whole:
-                children[entity_thing(entity_id)].add(entity_number(entity_id))
+            if get_entity_thing_id(entity_id) not in whole:
+                children[get_entity_thing_id(entity_id)].add(get_member_number(entity_id))
         for thing_id, numbers in children.items():
             await self.store.change_members(principal.tenant, thing_id, _without_numbers(numbers))
         deleted_ids = set(custom).union(*map(_entity_ids, whole.values()))

@@ -11,7 +11,7 @@ from libs.common.contracts.flows import PutFlowService
 from libs.common.errors import InvalidInput
 from libs.common.things import ValueType
 from libs.common.tsl import TslDocument, TslInvalid, parse_document
-from libs.common.tsl.limits import MAX_SIZE
+from libs.common.tsl.limits import MAX_DECLARED_SIZE
 from services.device.entities.schemas import MAX_ENUM_OPTIONS, CreateEntity
 from services.device.members.members import Member
 from services.device.members.values import UnreadableValue, convert_value
@@ -47,7 +47,7 @@ def validate_attributes(attributes: Mapping[str, Any], value_type: ValueType) ->
     if value_type in ("STRING", "BINARY"):
         for name in ("min_length", "max_length"):
             if name in attributes:
-                checked[name] = _validate_size(name, attributes, MAX_SIZE)
+                checked[name] = _validate_size(name, attributes, MAX_DECLARED_SIZE)
         _check_bounds_order(checked, "min_length", "max_length")
     if attributes.get("enum"):
         checked["enum"] = _validate_enum(attributes["enum"], value_type)

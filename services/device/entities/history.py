@@ -17,7 +17,7 @@ from libs.common.http.console import Page, distinct_ids
 from libs.common.http.streaming import Streamed, join_pieces
 from libs.common.identity import Principal
 from libs.common.integrations.client import Integrations, IntegrationSummary
-from libs.common.spreadsheet import csv_lines, safe_cell
+from libs.common.spreadsheet import encode_csv, escape_cell
 from services.device.entities.history_store import (
     SourceTimeValue,
     TimeSpan,
@@ -239,7 +239,7 @@ class EntityExport:
         integrations: Mapping[str, IntegrationSummary],
         zone: tzinfo,
     ) -> AsyncGenerator[bytes, None]:
-        yield csv_lines([CSV_HEADER])
+        yield encode_csv([CSV_HEADER])
         for entity in entities:
             integration = integrations.get(entity.thing.integration)
             about = (integration.name if integration else "", entity.thing.name or "")
@@ -247,7 +247,7 @@ class EntityExport:
             async with aclosing(self.store.iterate_values(source, span)) as records:
                 async for _, ts, value in records:
                     time = from_ms(ts).astimezone(zone)
-                    yield csv_lines([_csv_row(entity, time, value, about)])
+                    yield encode_csv([_csv_row(entity, time, value, about)])
 
 
 def export_filename() -> str:
@@ -266,8 +266,8 @@ def _parse_zone(name: str | None) -> tzinfo:
 
 
 def _csv_row(entity: Entity, time: datetime, value: Any, about: tuple[str, str]) -> list[str]:
-    cells = (safe_cell(entity.member.name), safe_cell(entity.key), _format_cell(entity, value))
-    return [*cells, f"{time:%Y/%m/%d %H:%M:%S}", *map(safe_cell, about)]
+    cells = (escape_cell(entity.member.name), escape_cell(entity.key), _format_cell(entity, value))
+    return [*cells, f"{time:%Y/%m/%d %H:%M:%S}", *map(escape_cell, about)]
 
 
 def _format_cell(entity: Entity, stored: Any) -> str:
@@ -275,5 +275,5 @@ def _format_cell(entity: Entity, stored: Any) -> str:
     value = convert_stored_value(entity.member, stored)
     labels = entity.member.attribute.get("enum", {})
     if str(value) in labels:
-        return safe_cell(str(labels[str(value)]))
-    return safe_cell(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+        return escape_cell(str(labels[str(value)]))
+    return escape_cell(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

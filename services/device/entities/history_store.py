@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from libs.common.clock import from_ms, to_ms
-from libs.common.store.mongo import BATCH_BYTES, FIRST_BATCH, Mongo, page_stages, read_rows
+from libs.common.store.mongo import BATCH_BYTES, FIRST_BATCH, Mongo, build_page_stages, read_rows
 from services.device.members.entity import Entity
 from services.device.telemetry.device_events import EVENTS_COLLECTION
 from services.device.telemetry.partitions import (
@@ -243,7 +243,7 @@ class ValueStore:
                 continue
             if limit <= 0:
                 return
-            stages = page_stages(scan.match, scan.order, skip, limit)
+            stages = build_page_stages(scan.match, scan.order, skip, limit)
             stages.append({"$project": source.projection})
             skip = 0
             async with aclosing(

@@ -9,7 +9,7 @@ from libs.common.http import console
 from libs.common.http.console import Ids, PageRequest, ResponseModel, name_rule
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
-from libs.common.tsl.limits import MAX_TS
+from libs.common.tsl.limits import MAX_TIME_MS
 
 TagOperation = Literal["ADD", "OVERWRITE", "REMOVE", "REPLACE"]
 MAX_TAGS_PER_ENTITY = 10
@@ -109,7 +109,7 @@ MAX_STATUS_ENTITIES = 5000
 """Maximum entities whose values are read in one request."""
 
 KeyOrName = Annotated[str, msgspec.Meta(max_length=512)]
-Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TS)]
+Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
 """Milliseconds since 1970, up to the year 9999."""
 AggregateType = Literal["LAST", "MIN", "MAX", "AVG", "SUM", "COUNT"]
 Identifier = Annotated[

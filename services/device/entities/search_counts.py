@@ -12,7 +12,7 @@ from typing import Any
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import Grants
-from libs.common.things import SYSTEM_INTEGRATION, entity_thing
+from libs.common.things import SYSTEM_INTEGRATION, get_entity_thing_id
 from services.device.entities.advanced_search import EntityOrder, GroupKey
 from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.directory import EntityDirectory
@@ -211,7 +211,9 @@ class EntityLister:
         if condition:
             things += await self._directory.find_other_things(tenant, condition)
         if not self._customized and not self._grants.everything:
-            single = {entity_thing(entity_id) for entity_id in self._grants.resources.entities}
+            single = {
+                get_entity_thing_id(entity_id) for entity_id in self._grants.resources.entities
+            }
             known = await self._directory.find_things(tenant, single) if single else {}
             things += [
                 thing
@@ -230,7 +232,7 @@ class EntityLister:
         if not self._customized and self._grants.everything:
             visible_conditions.append({"integration": {"$ne": SYSTEM_INTEGRATION}})
         elif not self._customized and (grants.integrations or grants.entities):
-            single = [entity_thing(entity_id) for entity_id in grants.entities]
+            single = [get_entity_thing_id(entity_id) for entity_id in grants.entities]
             granted_conditions = [
                 {"integration": {"$in": list(grants.integrations)}},
                 {"_id": {"$in": single}},

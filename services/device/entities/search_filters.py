@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from libs.common.integrations.client import IntegrationSummary
-from libs.common.store.mongo import contains_text, literal_pattern
+from libs.common.store.mongo import build_text_condition, literal_pattern
 from libs.common.things import device_key, member_key
 from services.device.entities.schemas import SearchEntities
 from services.device.members.entity import EntityThing
@@ -108,7 +108,7 @@ class Keyword:
     def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return conditions; a device that meets one has only matching entities."""
         conditions: list[dict[str, Any]] = (
-            [{"name": contains_text(self._text)}] if self._names else []
+            [{"name": build_text_condition(self._text)}] if self._names else []
         )
         whole: set[str] = set(self._named)
         if self._keys:
@@ -264,7 +264,7 @@ def text_matches(operator: str, text: str, name: str | None) -> bool:
 def text_condition(field_name: str, operator: str, text: str) -> Condition:
     """Return the condition that a stored field matches an operator."""
     conditions: dict[str, Any] = {
-        "CONTAINS": contains_text(text, FILTER_FIELD),
+        "CONTAINS": build_text_condition(text, FILTER_FIELD),
         "EQ": {"$eq": text},
         "START_WITH": {"$regex": f"^{literal_pattern(text, FILTER_FIELD)}", "$options": "i"},
         "END_WITH": {"$regex": f"{literal_pattern(text, FILTER_FIELD)}$", "$options": "i"},
@@ -293,7 +293,7 @@ class ThingFilter:
             text_filter.conditions.append(
                 {
                     "$or": [
-                        {"name": contains_text(name, "entity_source_name")},
+                        {"name": build_text_condition(name, "entity_source_name")},
                         {"integration": {"$in": matching_integrations}},
                     ]
                 }

@@ -17,7 +17,13 @@ from libs.common.identity.grants import GrantReader, Grants
 from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.jobs import gather_limited
 from libs.common.store.mongo import Document
-from libs.common.things import ALARM, LAST_DECLARED, LOCATION, STATUS, SYSTEM_INTEGRATION
+from libs.common.things import (
+    ALARM_PATH,
+    LOCATION_PATH,
+    MAX_TSL_MEMBER_NUMBER,
+    STATUS_PATH,
+    SYSTEM_INTEGRATION,
+)
 from services.device.alarms.model import Alarm
 from services.device.alarms.store import AlarmStore
 from services.device.entities.schemas import (
@@ -67,7 +73,7 @@ class ValueReader:
         for entity in entities:
             if entity.member.type != "PROPERTY":
                 continue
-            if entity.member.number > LAST_DECLARED:
+            if entity.member.number > MAX_TSL_MEMBER_NUMBER:
                 common.add(entity.thing.id)
             else:
                 reported.append(entity)
@@ -114,7 +120,7 @@ class ValueReader:
         alarms = await self.alarms.queries.find_newest_open_unclaimed(tenant, ids)
         return {
             device.id: _common_entries(device)
-            | ({ALARM: _alarm_value(alarms[device.id])} if device.id in alarms else {})
+            | ({ALARM_PATH: _alarm_value(alarms[device.id])} if device.id in alarms else {})
             for device in devices
         }
 
@@ -128,13 +134,13 @@ def _common_entries(device: Device) -> EntriesByKey:
     entries: EntriesByKey = {}
     if device.connect_status != "DISCONNECT":
         since = device.connect_changed or device.updated_at
-        entries[STATUS] = {"v": device.connect_status, "t": to_ms(since)}
+        entries[STATUS_PATH] = {"v": device.connect_status, "t": to_ms(since)}
     place = device.location
     if place is not None:
         value: dict[str, Any] = {"@latitude": place.latitude, "@longitude": place.longitude}
         if place.address is not None:
             value["@address"] = place.address
-        entries[LOCATION] = {"v": value, "t": to_ms(device.updated_at)}
+        entries[LOCATION_PATH] = {"v": value, "t": to_ms(device.updated_at)}
     return entries
 
 

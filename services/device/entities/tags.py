@@ -21,11 +21,11 @@ from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
-    contains_text,
-    duplicate_raises,
+    build_text_condition,
     find_page,
+    raise_on_duplicate,
 )
-from libs.common.things import LAST_MEMBER, entity_id
+from libs.common.things import MAX_MEMBER_NUMBER, entity_id
 from services.device.entities.schemas import (
     MAX_TAGS,
     MAX_TAGS_PER_ENTITY,
@@ -89,7 +89,7 @@ class TagStore(ThingDataStore):
         """Return a page of tags in order, and how many match."""
         query: Document = {"tenant": tenant}
         if request.keyword:
-            text = contains_text(request.keyword)
+            text = build_text_condition(request.keyword)
             query["$or"] = [{"name": text}, {"description": text}]
         order = request.order(STORED_SORT_FIELDS)
         rows, total = await find_page(self._tags, query, order, request.skip, request.size)
@@ -121,14 +121,14 @@ class TagStore(ThingDataStore):
             raise InvalidInput(text, field="name", code="number_of_entity_tags_exceeded")
         tag_id, now = await self._ids.allocate(), datetime.now(UTC)
         tag = {"_id": tag_id, "tenant": tenant, "createdAt": now, **_tag_fields(request, now)}
-        with duplicate_raises(tag_exists_error(request.name)):
+        with raise_on_duplicate(tag_exists_error(request.name)):
             await self._tags.insert_one(tag)
         return tag_id
 
     async def update(self, tenant: str, tag_id: int, request: SaveTag) -> None:
         """Change a tag; raise `NotFound` or `InvalidInput`."""
         change = {"$set": _tag_fields(request, datetime.now(UTC))}
-        with duplicate_raises(tag_exists_error(request.name)):
+        with raise_on_duplicate(tag_exists_error(request.name)):
             result = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
         if not result.matched_count:
             raise tag_not_found("tag_id")
@@ -197,7 +197,7 @@ class TagStore(ThingDataStore):
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the tags of a thing's entities."""
-        id_range = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, LAST_MEMBER)}
+        id_range = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, MAX_MEMBER_NUMBER)}
         await self._tagged.delete_many({"_id": id_range}, session=session)
 
     async def _increment_mapped(self, tenant: str, ids: Sequence[int], session: Session) -> None:

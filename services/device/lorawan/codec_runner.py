@@ -17,10 +17,10 @@ import msgspec
 from libs.common.lru_cache import LruCache
 from libs.common.sandbox.workers import (
     kill_worker,
-    process_memory,
+    read_process_memory,
     send_request,
     start_worker,
-    wait_killed,
+    wait_until_killed,
 )
 from libs.common.scheduling import Caps, FairScheduler
 from services.device.lorawan.codec_calls import (
@@ -224,7 +224,7 @@ class CodecWorkers:
                 raise
             finally:
                 del self._due[tenant]
-            if process_memory(process) > MAX_PROCESS_BYTES:
+            if read_process_memory(process) > MAX_PROCESS_BYTES:
                 await self._end_process(tenant)
             return answered
 
@@ -244,7 +244,7 @@ class CodecWorkers:
         process = self._processes.pop(tenant, None)
         if process is not None:
             kill_worker(process)
-            await wait_killed(process)
+            await wait_until_killed(process)
 
 
 async def _request_with_codec(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from libs.common.clock import normalize_ms
 from libs.common.decoding import parse_number
 from libs.common.tsl import Fault, Tsl
-from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY, MAX_TS
+from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY_LENGTH, MAX_TIME_MS
 from services.device.lorawan.codec_calls import CallOutcome
 from services.device.telemetry.batch import MAX_REASON_LENGTH, PastReading
 from services.device.things.codec_model import (
@@ -61,7 +61,7 @@ def _nest(value: Any, path: str, depth: int, faults: list[Fault]) -> Any:
         return value
     nested: dict[str, Any] = {}
     for key in sorted(value, key=lambda key: _LEVEL_SEPARATOR.search(key) is not None):
-        place = f"{path}.{key[:MAX_KEY]}"
+        place = f"{path}.{key[:MAX_KEY_LENGTH]}"
         levels = _LEVEL_SEPARATOR.split(key)
         if depth + len(levels) > MAX_DEPTH + 1:
             faults.append(Fault(place, f"has more than {MAX_DEPTH} levels"))
@@ -85,7 +85,7 @@ def _put_nested(
         place[key] = value
     elif isinstance(place[key], dict) and isinstance(value, dict):
         for inner, item in value.items():
-            _put_nested(place[key], [inner], item, f"{path}.{inner[:MAX_KEY]}", faults)
+            _put_nested(place[key], [inner], item, f"{path}.{inner[:MAX_KEY_LENGTH]}", faults)
     elif place[key] != value:
         faults.append(Fault(path, "is ignored: another value has the same key"))
 
@@ -291,7 +291,7 @@ def _row_time_ms(row: dict[str, Any]) -> float | None:
     if not isinstance(timestamp, int | float) or isinstance(timestamp, bool):
         return None
     ts = normalize_ms(timestamp)
-    return ts if abs(ts) <= MAX_TS else None
+    return ts if abs(ts) <= MAX_TIME_MS else None
 
 
 class DecodeResult(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.sandbox.confine import confine, end_with_parent, read_frame, write_frame
+from libs.common.sandbox.confine import confine_process, end_with_parent, read_frame, write_frame
 from services.device.lorawan.codec_calls import (
     BatchResult,
     CallOutcome,
@@ -62,7 +62,7 @@ def main() -> None:
     """Serve requests from standard input until it ends."""
     end_with_parent()
     sys.setrecursionlimit(MAX_RESULT_LEVELS)
-    confine(MAX_ADDED_MEMORY_BYTES, timer=True)
+    confine_process(MAX_ADDED_MEMORY_BYTES, allow_timer=True)
     loaded: OrderedDict[str, ReloadableCodec] = OrderedDict()
     while (request := read_frame(0)) is not None:
         write_frame(1, _encode_response(_handle_request(loaded, _decode_request(request))))

@@ -22,7 +22,7 @@ from pymongo import UpdateMany, UpdateOne
 
 from libs.common.clock import from_ms
 from libs.common.contracts.frames import Frame
-from libs.common.store.mongo import Document, Mongo, Session, page_stages, read_rows
+from libs.common.store.mongo import Document, Mongo, Session, build_page_stages, read_rows
 from services.device.telemetry.batch import KeptFrame
 from services.device.telemetry.partitions import DAY_MS, KEY_FORMAT, keys_between
 from services.device.telemetry.uplink import Uplink
@@ -183,7 +183,7 @@ class FrameStore(ThingDataStore):
     ) -> AsyncGenerator[Document, None]:
         """Yield frames with keys from `first` on and below `key`, newest first."""
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
-        return read_rows(self._direct, page_stages(query, [("_id", -1)], limit=limit))
+        return read_rows(self._direct, build_page_stages(query, [("_id", -1)], limit=limit))
 
     async def find_outdated(
         self, stamp: str, after: bytes, last: bytes, limit: int

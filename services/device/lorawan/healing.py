@@ -17,7 +17,7 @@ from opentelemetry import metrics
 from libs.common.clock import from_ms, now_ms, to_ms
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.identity import PLATFORM, Kind, Principal
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Database, DuplicateKey, Session, StoreError
 from services.device.commands.model import OPEN_STATES, CommandDraft
 from services.device.commands.service import CommandService
@@ -144,7 +144,7 @@ class Healer:
             CHECK_INTERVAL_SECONDS,
         )
 
-    async def check_tenant(self, tenant: str) -> Steps:
+    async def check_tenant(self, tenant: str) -> TenantSteps:
         """Check the devices of a tenant's products with healing, a batch at a time."""
         for product in await self.products.list_healing_products(tenant):
             last = 0

@@ -10,7 +10,7 @@ from pymongo import DeleteMany, InsertOne, UpdateMany, UpdateOne
 
 from libs.common.bus.outbox import OutboxEntry
 from libs.common.bus.publishing import split_messages
-from libs.common.store.mongo import Document, key_range
+from libs.common.store.mongo import Document, build_key_condition
 from services.device.lorawan.codec_scripts import DecodeResult
 from services.device.lorawan.schemas import RedecodeDifference
 from services.device.telemetry.batch import past_reading_key
@@ -84,7 +84,7 @@ class HistoryChanges:
     def deletions_by_week(self) -> Iterator[tuple[int, DeleteMany]]:
         """Yield deletions of stale records, and of records about to be inserted."""
         for week, keys in group_by_week((*self.stale, *self.rows)):
-            yield week, DeleteMany({"_id": key_range(keys)})
+            yield week, DeleteMany({"_id": build_key_condition(keys)})
 
     def replacements_by_week(self) -> Iterator[tuple[int, UpdateMany]]:
         """Yield replacements of changed records, by week."""
@@ -99,7 +99,7 @@ class HistoryChanges:
         """Yield updates of the stored frames."""
         yield from self.frames
         if self.same:
-            yield UpdateMany({"_id": key_range(self.same)}, {"$set": {"c": self.stamp}})
+            yield UpdateMany({"_id": build_key_condition(self.same)}, {"$set": {"c": self.stamp}})
 
 
 def build_replacements_by_week(
@@ -115,7 +115,10 @@ def build_replacements_by_week(
             together = [row.key for row in chunk]
             place = {"$indexOfArray": [{"$literal": together}, "$_id"]}
             change = {"$arrayElemAt": [{"$literal": [row.properties for row in chunk]}, place]}
-            yield week, UpdateMany({"_id": key_range(together)}, [{"$set": {"p": change}}])
+            yield (
+                week,
+                UpdateMany({"_id": build_key_condition(together)}, [{"$set": {"p": change}}]),
+            )
 
 
 def has_one_accepted_record(row: Document, result: DecodeResult) -> bool:

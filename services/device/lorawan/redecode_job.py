@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from libs.common.clock import now_ms
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Collection, Document, StoreError
 from services.device.lorawan.codec_cache import CachedCodec, CodecCache
 from services.device.lorawan.redecode_service import (
@@ -90,7 +90,7 @@ class RedecodeWorker:
             tenants,
         )
 
-    async def run_jobs(self, tenant: str) -> Steps:
+    async def run_jobs(self, tenant: str) -> TenantSteps:
         """Run the jobs of a tenant, one turn per product."""
         while job := await self.store.find_next_job(tenant, self.settled_ms):
             try:

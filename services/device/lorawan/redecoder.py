@@ -11,7 +11,7 @@ from pymongo import DeleteMany, InsertOne, UpdateMany
 
 from libs.common.bus.outbox import Outbox
 from libs.common.clock import now_ms
-from libs.common.store.mongo import Document, Mongo, Session, key_range
+from libs.common.store.mongo import Document, Mongo, Session, build_key_condition
 from services.device.lorawan.codec_cache import CachedCodec
 from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
@@ -270,7 +270,9 @@ class Redecoder:
         for write in writes:
             for week, keys in group_by_week(write.assumed):
                 partition = self.mongo.database[collection_name(week)]
-                rows = partition.find({"_id": key_range(keys)}, {"_id": 1}, session=session)
+                rows = partition.find(
+                    {"_id": build_key_condition(keys)}, {"_id": 1}, session=session
+                )
                 lacks = set(keys) - {bytes(row["_id"]) async for row in rows}
                 if lacks:
                     new = [{"_id": key, "p": write.assumed[key]} for key in lacks]

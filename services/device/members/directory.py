@@ -9,9 +9,9 @@ from libs.common.things import (
     GENERIC_MODEL,
     SYSTEM_INTEGRATION,
     KeyParts,
-    entity_number,
-    entity_thing,
-    split_key,
+    get_entity_thing_id,
+    get_member_number,
+    split_entity_key,
 )
 from libs.common.tsl import Tsl
 from services.device.members.entity import (
@@ -127,11 +127,13 @@ class EntityDirectory:
 
     async def find_by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
         """Return the entities with these ids; unknown ids are missing."""
-        things = await self.find_things(tenant, {entity_thing(entity_id) for entity_id in ids})
+        things = await self.find_things(
+            tenant, {get_entity_thing_id(entity_id) for entity_id in ids}
+        )
         entities: dict[int, Entity] = {}
         for entity_id in ids:
-            thing = things.get(entity_thing(entity_id))
-            member = thing.find_member(entity_number(entity_id)) if thing else None
+            thing = things.get(get_entity_thing_id(entity_id))
+            member = thing.find_member(get_member_number(entity_id)) if thing else None
             if thing and member:
                 entities[entity_id] = Entity(thing, member)
         return entities
@@ -229,7 +231,7 @@ class EntityDirectory:
 
 def split_keys(keys: Iterable[str]) -> dict[str, KeyParts]:
     """Split keys of entities; omit invalid keys."""
-    return {key: split for key in keys if (split := split_key(key)) is not None}
+    return {key: split for key in keys if (split := split_entity_key(key)) is not None}
 
 
 def find_integrations_with_entities(keys: Mapping[str, KeyParts]) -> set[str]:

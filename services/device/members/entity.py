@@ -18,16 +18,16 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.identity.grants import Grants
 from libs.common.things import (
-    ADDRESS,
-    ALARM,
-    ALARM_CONTENT,
-    ALARM_STATUS,
-    ALARM_TIME,
-    LAST_MEMBER,
-    LATITUDE,
-    LOCATION,
-    LONGITUDE,
-    STATUS,
+    ADDRESS_PATH,
+    ALARM_CONTENT_PATH,
+    ALARM_PATH,
+    ALARM_STATUS_PATH,
+    ALARM_TIME_PATH,
+    LATITUDE_PATH,
+    LOCATION_PATH,
+    LONGITUDE_PATH,
+    MAX_MEMBER_NUMBER,
+    STATUS_PATH,
     SYSTEM_INTEGRATION,
     ValueType,
     device_key,
@@ -42,21 +42,21 @@ from services.device.things.thing_store import parse_names
 
 _COORDINATE = {"unit": "°", "fraction_digits": 6, "optional": True}
 _COMMON_MEMBER_SPECS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
-    (STATUS, "Status", "STRING", {"enum": {"ONLINE": "Online", "OFFLINE": "Offline"}}),
-    (LOCATION, "Location", "OBJECT", {}),
-    (LATITUDE, "Latitude", "DOUBLE", {"min": -90, "max": 90, **_COORDINATE}),
-    (LONGITUDE, "Longitude", "DOUBLE", {"min": -180, "max": 180, **_COORDINATE}),
-    (ADDRESS, "Address", "STRING", {"min_length": 1, "max_length": 255, "optional": True}),
-    (ALARM, "Alarm", "OBJECT", {}),
-    (ALARM_STATUS, "Alarm status", "BOOLEAN", {}),
-    (ALARM_TIME, "Alarm time", "LONG", {"unit": "ms"}),
-    (ALARM_CONTENT, "Alarm content", "STRING", {}),
+    (STATUS_PATH, "Status", "STRING", {"enum": {"ONLINE": "Online", "OFFLINE": "Offline"}}),
+    (LOCATION_PATH, "Location", "OBJECT", {}),
+    (LATITUDE_PATH, "Latitude", "DOUBLE", {"min": -90, "max": 90, **_COORDINATE}),
+    (LONGITUDE_PATH, "Longitude", "DOUBLE", {"min": -180, "max": 180, **_COORDINATE}),
+    (ADDRESS_PATH, "Address", "STRING", {"min_length": 1, "max_length": 255, "optional": True}),
+    (ALARM_PATH, "Alarm", "OBJECT", {}),
+    (ALARM_STATUS_PATH, "Alarm status", "BOOLEAN", {}),
+    (ALARM_TIME_PATH, "Alarm time", "LONG", {"unit": "ms"}),
+    (ALARM_CONTENT_PATH, "Alarm content", "STRING", {}),
 ]
 """Path, name, type and attribute; the first has the last member number, the next one less."""
 
 COMMON_MEMBERS = MemberSet(
     Member(
-        number=LAST_MEMBER - place,
+        number=MAX_MEMBER_NUMBER - place,
         path=path,
         type="PROPERTY",
         name=name,

@@ -16,12 +16,12 @@ from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl import (
     DataSpec,
     ParamSpec,
+    PropertyOrParamSpec,
     PropertySpec,
     TslDocument,
-    ValueSpec,
     ids_from_keys,
 )
-from libs.common.tsl.document import ITEM
+from libs.common.tsl.document import ITEM_KEY
 
 _VALUE_TYPE_BY_DATA_TYPE: dict[str, ValueType] = {
     "INT": "LONG",
@@ -147,7 +147,9 @@ def _list_declared(document: TslDocument) -> Iterator[Member]:
         yield from _parameter_members("SERVICE", service.id, path, service.inputs)
 
 
-def _filter_entries_with_entity(entries: Sequence[ValueSpec], owner: str = "") -> Iterator[Any]:
+def _filter_entries_with_entity(
+    entries: Sequence[PropertyOrParamSpec], owner: str = ""
+) -> Iterator[Any]:
     """Yield the entries that have an entity: not an inner STRUCT, and not inside an ARRAY."""
     arrays = {entry.id for entry in entries if entry.data_spec.data_type == "ARRAY"}
     for entry in entries:
@@ -167,7 +169,7 @@ def _effective_access_modes(entries: Sequence[PropertySpec]) -> dict[str, str]:
         access_modes[entry.id] = "W" if above == "W" else entry.access_mode
     for entry in sorted(entries, key=lambda entry: -entry.id.count(".")):
         owner, _, key = entry.id.rpartition(".")
-        if key == ITEM and access_modes[entry.id] == "W":
+        if key == ITEM_KEY and access_modes[entry.id] == "W":
             access_modes[owner] = "W"
     return access_modes
 
@@ -196,9 +198,9 @@ def _list_write_only_paths(entry: PropertySpec, access_modes: Mapping[str, str])
     """Return the paths of write-only members in the elements of an ARRAY."""
     if entry.data_spec.data_type != "ARRAY":
         return []
-    prefix = f"{entry.id}.{ITEM}."
+    prefix = f"{entry.id}.{ITEM_KEY}."
     paths = [
-        path.removeprefix(prefix).replace(f".{ITEM}", "")
+        path.removeprefix(prefix).replace(f".{ITEM_KEY}", "")
         for path, access in access_modes.items()
         if path.startswith(prefix) and access == "W"
     ]

@@ -24,7 +24,7 @@ from pymongo import UpdateOne
 from libs.common.limits.tenants import LimitsCache
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document
-from libs.common.things import GENERIC_MODEL, LAST_DECLARED, ValueType
+from libs.common.things import GENERIC_MODEL, MAX_TSL_MEMBER_NUMBER, ValueType
 from services.device.members.members import Member, MemberSet
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Thing
@@ -69,7 +69,7 @@ def _value_type(value: Any) -> ValueType:
 
 
 def extend_shape(
-    shape: Shape, paths: Iterable[tuple[str, ValueType]], maximum: int = LAST_DECLARED
+    shape: Shape, paths: Iterable[tuple[str, ValueType]], maximum: int = MAX_TSL_MEMBER_NUMBER
 ) -> Shape:
     """Return a shape with the found paths, up to `maximum`; the same object if unchanged.
 
@@ -88,7 +88,7 @@ def extend_shape(
             if wider != known_type:
                 changes[path] = wider
     new = sorted(path for path in changes if path not in shape)[
-        : max(0, min(maximum, LAST_DECLARED) - len(shape))
+        : max(0, min(maximum, MAX_TSL_MEMBER_NUMBER) - len(shape))
     ]
     if not new and changes.keys().isdisjoint(shape):
         return shape

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from libs.common.errors import Conflict
 from libs.common.store.mongo import (
-    DUPLICATE_KEY,
+    DUPLICATE_KEY_CODE,
     BulkFailed,
     DuplicateKey,
     Mongo,
@@ -252,4 +252,4 @@ def _add_delay(uplink: Uplink, ts: int, document: dict[str, Any]) -> dict[str, A
 
 def _is_duplicate(error: BulkFailed) -> bool:
     faults = (error.details or {}).get("writeErrors", [])
-    return any(fault.get("code") == DUPLICATE_KEY for fault in faults)
+    return any(fault.get("code") == DUPLICATE_KEY_CODE for fault in faults)

@@ -17,7 +17,7 @@ from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.streaming import cut_page
 from libs.common.identity import Principal
-from libs.common.store.mongo import Database, Document, page_stages, read_rows
+from libs.common.store.mongo import Database, Document, build_page_stages, read_rows
 from services.device.telemetry.history import (
     KeyRangeResolver,
     TimestampMs,
@@ -42,7 +42,7 @@ class EventStore:
         query: dict[str, Any] = {"_id": {"$gte": first, "$lt": key}}
         if event_id is not None:
             query["e"] = event_id
-        return read_rows(self.collection, page_stages(query, [("_id", -1)], limit=limit))
+        return read_rows(self.collection, build_page_stages(query, [("_id", -1)], limit=limit))
 
     async def find_newest(self, thing_id: int, event_id: str, oldest: int) -> Document | None:
         """Return the newest event with this id, not older than `oldest` (ms)."""

@@ -23,7 +23,7 @@ from libs.common.http.streaming import chain_rows, cut_page, iterate_rows
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import Aggregation, Document, RowSize, page_stages, read_page
+from libs.common.store.mongo import Aggregation, Document, MeanRowSize, build_page_stages, read_page
 from libs.common.tsl import Tsl
 from services.device.telemetry.partitions import (
     DAY_MS,
@@ -66,7 +66,7 @@ class HistoryStore:
     partitions: Partitions
     retention: Retention
     tsls: TslStore
-    sizes: LruCache[int, RowSize] = field(default_factory=lambda: LruCache(ROW_SIZE_CACHE_SIZE))
+    sizes: LruCache[int, MeanRowSize] = field(default_factory=lambda: LruCache(ROW_SIZE_CACHE_SIZE))
     """The average size of history records, by recently read device."""
 
     async def page(
@@ -132,10 +132,10 @@ class HistoryStore:
             bounds["$lt" if span.newest_first else "$gt"] = after
         order = [("_id", -1 if span.newest_first else 1)]
         if (row_size := self.sizes.get(span.device_id)) is None:
-            self.sizes.put(span.device_id, row_size := RowSize())
+            self.sizes.put(span.device_id, row_size := MeanRowSize())
         for partition in self._select_partitions(span, after):
             history = self.partitions.collection(partition)
-            stages = page_stages({"_id": bounds}, order, limit=size)
+            stages = build_page_stages({"_id": bounds}, order, limit=size)
             if device is not None:
                 records = {"$unionWith": {"coll": history.name, "pipeline": stages}}
                 (history, stages), device = device, None

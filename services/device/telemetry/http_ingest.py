@@ -22,7 +22,7 @@ from libs.common.identity import Principal
 from libs.common.limits.meter import MessageMeter
 from libs.common.limits.tenants import count_limited
 from libs.common.telemetry.tracing import trace_header
-from libs.common.tsl.limits import MAX_TS
+from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.telemetry.dead_messages import DeadMessagePublisher, RejectedHttpMessage
 from services.device.telemetry.partitions import DAY_MS
 from services.device.telemetry.presence_store import HttpPresence
@@ -166,7 +166,7 @@ def _single_rejection(rejected: list[RejectedItem]) -> InvalidInput | TooLarge:
 
 
 ReportTime = Annotated[
-    int, msgspec.Meta(ge=0, le=MAX_TS, description="Time in ms since 1970; defaults to now")
+    int, msgspec.Meta(ge=0, le=MAX_TIME_MS, description="Time in ms since 1970; defaults to now")
 ]
 
 

@@ -25,7 +25,7 @@ from typing import Any
 from pymongo import DeleteOne, ReplaceOne
 
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed, Database, Document, Session
+from libs.common.store.mongo import DUPLICATE_KEY_CODE, BulkFailed, Database, Document, Session
 from libs.common.store.mongo import Collection as Stored
 from services.device.telemetry import folded_values
 from services.device.telemetry.folded_values import (
@@ -215,11 +215,11 @@ class LatestValues(LatestValueReader, ThingDataStore):
             done = await documents.bulk_write(list(changes.values()), ordered=False)
         except BulkFailed as error:
             faults = _write_errors(error)
-            if {fault["code"] for fault in faults} - TOO_LARGE_ERROR_CODES - {DUPLICATE_KEY}:
+            if {fault["code"] for fault in faults} - TOO_LARGE_ERROR_CODES - {DUPLICATE_KEY_CODE}:
                 raise
             keys = list(changes)
             conflicting_keys = [
-                keys[fault["index"]] for fault in faults if fault["code"] == DUPLICATE_KEY
+                keys[fault["index"]] for fault in faults if fault["code"] == DUPLICATE_KEY_CODE
             ]
             if len(conflicting_keys) < len(faults):
                 large = len(faults) - len(conflicting_keys)
@@ -329,7 +329,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
         try:
             done = await documents.bulk_write(changes, ordered=False)
         except BulkFailed as error:
-            if {fault["code"] for fault in _write_errors(error)} != {DUPLICATE_KEY}:
+            if {fault["code"] for fault in _write_errors(error)} != {DUPLICATE_KEY_CODE}:
                 raise
             return False
         return done.matched_count + done.upserted_count + done.deleted_count == len(changes)

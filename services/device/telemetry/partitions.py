@@ -9,8 +9,12 @@ from collections.abc import Iterable
 from functools import cache
 
 from libs.common.clock import from_ms
-from libs.common.store.migrations import CLUSTERED, create_missing, shard_empty
-from libs.common.store.mongo import Collection, Database, Document, key_range
+from libs.common.store.migrations import (
+    CLUSTERED_OPTIONS,
+    create_missing_collection,
+    shard_empty_collection,
+)
+from libs.common.store.mongo import Collection, Database, Document, build_key_condition
 from services.device.things.device_store import sample_device_ids
 
 DAY_MS = 86_400_000
@@ -62,8 +66,12 @@ class Partitions:
     async def ensure(self, partitions: Iterable[int]) -> None:
         """Create missing partitions, as a transaction must not create one."""
         for partition in set(partitions) - self._made:
-            await create_missing(self._database, collection_name(partition), **CLUSTERED)
-            await shard_empty(self._database, collection_name(partition), self._sample_keys)
+            await create_missing_collection(
+                self._database, collection_name(partition), **CLUSTERED_OPTIONS
+            )
+            await shard_empty_collection(
+                self._database, collection_name(partition), self._sample_keys
+            )
             self._made.add(partition)
 
     async def _sample_keys(self) -> list[bytes]:
@@ -79,7 +87,7 @@ class Partitions:
         properties: dict[bytes, Document] = {}
         for week, week_keys in weeks.items():
             rows = self.collection(week).find(
-                {"_id": key_range(week_keys)}, batch_size=len(week_keys) + 1
+                {"_id": build_key_condition(week_keys)}, batch_size=len(week_keys) + 1
             )
             properties |= {bytes(row["_id"]): row["p"] for row in await rows.to_list(None)}
         return properties

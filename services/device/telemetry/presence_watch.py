@@ -25,7 +25,7 @@ from libs.common.decoding import INVALID_JSON
 from libs.common.errors import Unavailable
 from libs.common.jobs import cancel_and_wait, seconds_to_tick, wait_for_event
 from libs.common.lru_cache import LruCache
-from libs.common.scheduling.turns import IDLE_PERIOD
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS
 from libs.common.store.mongo import StoreError
 from services.device.telemetry.ports import ReconnectListener
 from services.device.telemetry.presence_store import MAX_CHANGES, PresenceStore
@@ -109,7 +109,7 @@ class PresenceWatch:
         store: PresenceStore,
         account: SystemAccount,
         reconnects: ReconnectListener,
-        rest: float = IDLE_PERIOD,
+        rest: float = IDLE_PERIOD_SECONDS,
     ) -> None:
         """`rest` is the pause of the sweep in seconds, shorter than any HTTP lifetime."""
         self._system = system

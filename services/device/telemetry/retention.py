@@ -21,7 +21,7 @@ from libs.common.clock import now_ms
 from libs.common.jobs import run_until_first_ends
 from libs.common.limits.tenants import LimitsCache, count_limited
 from libs.common.lru_cache import LruCache
-from libs.common.scheduling.turns import Steps, repeat, take_turns
+from libs.common.scheduling.turns import TenantSteps, repeat, take_turns
 from libs.common.store.mongo import Collection
 from services.device.telemetry.ledger import Ledger
 from services.device.telemetry.partitions import (
@@ -196,7 +196,7 @@ class RetentionSweeper:
         self._fitting = await self.rows.find_fitting_days()
         return await self.devices.list_tenants()
 
-    async def sweep_tenant(self, tenant: str) -> Steps:
+    async def sweep_tenant(self, tenant: str) -> TenantSteps:
         """Delete history and events of a tenant that are older than its retention.
 
         Products may keep them for fewer days. A tenant that exceeds its limit of rows keeps as many
@@ -225,7 +225,9 @@ class RetentionSweeper:
             await store.delete_thing_data(thing)
         await self.deleted_things.delete(thing)
 
-    async def _delete_expired(self, tenant: str, days: float, products: dict[str, int]) -> Steps:
+    async def _delete_expired(
+        self, tenant: str, days: float, products: dict[str, int]
+    ) -> TenantSteps:
         """Delete old data of the tenant's devices, and of its other things if needed."""
         models = None if days < self.days else list(products)
         after = 0

@@ -8,7 +8,7 @@ from libs.common.bus import STREAM_CONFIGS, BatchConsumer, Bus, RpcServer
 from libs.common.bus.streams import add_missing_stream_settings
 from libs.common.limits.meter import MessageMeter
 from libs.common.process import PackageParts, create_routers, start_and_stop
-from libs.common.scheduling.turns import IDLE_PERIOD
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS
 from libs.common.store_metrics import (
     StreamMetrics,
     measure_disk,
@@ -142,7 +142,7 @@ def wire_telemetry(
         store=store,
         account=account,
         reconnects=reconnects,
-        rest=min(IDLE_PERIOD, settings.http_offline_after / 2),
+        rest=min(IDLE_PERIOD_SECONDS, settings.http_offline_after / 2),
     )
     offer_connections(rpc, store, account)
     backups = BackupMetrics(mongo.database)

@@ -211,7 +211,7 @@ class ReportedStateStore:
 
     async def mark_provisioned(self, device_id: int, session: Session) -> None:
         """Record that a device took the configuration that it was added with."""
-        await self._mongo.database_of(session)["devices"].update_one(
+        await self._mongo.get_session_database(session)["devices"].update_one(
             {"_id": device_id, "rpsStatus": "WAITING"},
             {"$set": {"rpsStatus": "SUCCESS"}},
             session=session,

@@ -17,7 +17,7 @@ from libs.common.identity import Kind, Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document
-from libs.common.things import integration_key, internal_sn, internal_thing
+from libs.common.things import integration_key, internal_sn, parse_internal_sn
 from libs.common.tsl import Tsl
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import device_not_found
@@ -66,7 +66,7 @@ class ThingDirectory:
         missing: dict[str, str] = {}
         stored: dict[str, int] = {}
         for sn in sns:
-            thing_id = internal_thing(sn)
+            thing_id = parse_internal_sn(sn)
             if thing_id is not None:
                 stored[sn] = thing_id
                 continue

@@ -19,9 +19,9 @@ from libs.common.store.mongo import (
     Database,
     Document,
     Session,
-    contains_text,
-    duplicate_raises,
+    build_text_condition,
     find_page,
+    raise_on_duplicate,
 )
 
 GROUP_NAME_FIELD = "group_name"
@@ -104,7 +104,7 @@ class GroupStore:
         """Return a page of groups, in order, and the total number of matches."""
         query = _active_query(tenant)
         if request.name:
-            query["$and"] = [{"name": contains_text(request.name, "name")}]
+            query["$and"] = [{"name": build_text_condition(request.name, "name")}]
         order = request.order(SORT_COLUMNS)
         rows, total = await find_page(self._groups, query, order, request.skip, request.size)
         return {group["_id"]: group["name"] for group in rows}, total
@@ -134,7 +134,7 @@ class GroupStore:
             raise too_many_groups_error(MAX_GROUPS)
         group_id = await self._ids.allocate()
         group = {"_id": group_id, "tenant": tenant, "name": name, "createdAt": datetime.now(UTC)}
-        with duplicate_raises(group_exists_error(name)):
+        with raise_on_duplicate(group_exists_error(name)):
             await self._groups.insert_one(group)
         return group_id
 
@@ -171,7 +171,7 @@ class GroupStore:
 
     async def rename(self, tenant: str, group_id: int, name: str) -> None:
         """Rename a group; raise `NotFound` or `InvalidInput` (name taken)."""
-        with duplicate_raises(group_exists_error(name)):
+        with raise_on_duplicate(group_exists_error(name)):
             await self._change(tenant, group_id, {"$set": {"name": name}})
 
     async def record_join(self, tenant: str, group_id: int, session: Session) -> None:

@@ -24,7 +24,7 @@ import msgspec
 from libs.common.errors import InvalidInput
 from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
-from libs.common.things import GENERIC_MODEL, LAST_DECLARED
+from libs.common.things import GENERIC_MODEL, MAX_TSL_MEMBER_NUMBER
 from libs.common.tsl import Tsl, TslDocument, compile_tsl, generic_tsl
 from services.device.things.errors import unknown_model_error
 from services.device.things.model import Device
@@ -216,7 +216,7 @@ class TooManyMembers(InvalidInput):
 
     def __init__(self) -> None:
         super().__init__(
-            f"has more than {LAST_DECLARED} different members in all versions together",
+            f"has more than {MAX_TSL_MEMBER_NUMBER} different members in all versions together",
             field="tsl",
         )
 
@@ -257,7 +257,7 @@ class MemberRegistry:
         missing: list[str],
         session: Session | None,
     ) -> bool:
-        if len(stored_keys) + len(missing) > LAST_DECLARED:
+        if len(stored_keys) + len(missing) > MAX_TSL_MEMBER_NUMBER:
             raise TooManyMembers
         written = await self._members.update_one(
             {"_id": owner, "marks": {"$size": len(stored_keys)}},

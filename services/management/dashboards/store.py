@@ -20,8 +20,8 @@ from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
-    contains_text,
-    duplicate_raises,
+    build_text_condition,
+    raise_on_duplicate,
     read_document,
     to_document,
 )
@@ -133,7 +133,7 @@ class DashboardStore:
                 dashboard.tenant, dashboard.id, _texts_with_resources(document), session
             )
 
-        with duplicate_raises(_duplicate_name_error(dashboard.name)):
+        with raise_on_duplicate(_duplicate_name_error(dashboard.name)):
             await self._mongo.transaction(insert_one)
 
     async def get(self, tenant: str, dashboard_id: int) -> Dashboard | None:
@@ -161,7 +161,7 @@ class DashboardStore:
             )
             return True
 
-        with duplicate_raises(_duplicate_name_error(changes.name)):
+        with raise_on_duplicate(_duplicate_name_error(changes.name)):
             return await self._mongo.transaction(set_fields)
 
     async def remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
@@ -189,7 +189,7 @@ class DashboardStore:
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
         if keyword:
-            query["name"] = contains_text(keyword, "name")
+            query["name"] = build_text_condition(keyword, "name")
         cursor = self._dashboards.find(query, {"widgets": 0}, sort=[("createdAt", 1), ("_id", 1)])
         return [msgspec.convert(document, Dashboard) async for document in cursor]
 

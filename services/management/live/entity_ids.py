@@ -17,7 +17,7 @@ from libs.common.contracts.entities import MAX_KEYS
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.lru_cache import LruCache
-from libs.common.things import GENERIC_MODEL, entity_id, entity_number
+from libs.common.things import GENERIC_MODEL, entity_id, get_member_number
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class EntityIds:
                 for entry in map(missing.__getitem__, keys):
                     entry.paths.pop(entry.path, None)
                 continue
-            numbers_by_key = {entity.key: entity_number(entity.id) for entity in entities}
+            numbers_by_key = {entity.key: get_member_number(entity.id) for entity in entities}
             for key in keys:
                 entry = missing[key]
                 entry.paths[entry.path] = numbers_by_key.get(key)

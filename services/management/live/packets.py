@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from libs.common.mqtt import Connect, PacketError, encode_packet, find_body, read_connect
+from libs.common.mqtt import Connect, PacketError, encode_packet, find_body_bounds, read_connect
 
 MAX_PACKET_BYTES = 16 * 1024
 """Maximum bytes of a received packet; the longest is a SUBSCRIBE."""
@@ -84,7 +84,7 @@ class PacketStream:
             _check_first_byte(self._rest[0])
             if self._rest[0] >> 4 == _PUBLISH:
                 yield Publish()
-            body_bounds = find_body(self._rest, MAX_PACKET_BYTES)
+            body_bounds = find_body_bounds(self._rest, MAX_PACKET_BYTES)
             if body_bounds is None or body_bounds[1] > len(self._rest):
                 return
             start, end = body_bounds

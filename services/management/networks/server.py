@@ -18,7 +18,7 @@ from libs.common.contracts.integrations import (
 )
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, Unavailable
 from libs.common.integrations import IntegrationThings
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from services.management.networks import settings
 from services.management.networks.messages import (
     DownlinkRoute,
@@ -155,7 +155,7 @@ class NetworkServer(Dialect):
         finally:
             await asyncio.gather(*(connection.stop() for connection in self._connections.values()))
 
-    async def _steps(self, tenant: str) -> Steps:
+    async def _steps(self, tenant: str) -> TenantSteps:
         await self._apply_settings(tenant)
         yield
 

@@ -23,7 +23,7 @@ from pymongo import UpdateOne
 from libs.common.errors import Conflict
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import Database, duplicate_raises, require_document
+from libs.common.store.mongo import Database, raise_on_duplicate, require_document
 from services.management.networks.messages import DownlinkRoute
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ class NetworkStore:
         """Set the token of a webhook; raise `Conflict` if another webhook has it."""
         change = {"$set": {"hook": digest_token(token)}}
         conflict = Conflict("is used by another webhook: generate a new one", field=WEBHOOK_SETTING)
-        with duplicate_raises(conflict):
+        with raise_on_duplicate(conflict):
             await self._servers.update_one(self._id_with_integration(tenant), change)
 
     async def save_routes(self, tenant: str, routes: Mapping[str, DownlinkRoute]) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
 from libs.common.identity.seal import Seal
-from libs.common.store.mongo import Database, Document, duplicate_raises, find_page
+from libs.common.store.mongo import Database, Document, find_page, raise_on_duplicate
 
 
 class CredentialsType(StrEnum):
@@ -62,7 +62,7 @@ class CredentialStore:
     async def insert(self, credential: Credential) -> None:
         """Add a credential; raise `Conflict` for a duplicate type and access key."""
         text = f"access key `{credential.access_key}` exists already"
-        with duplicate_raises(Conflict(text, field="access_key")):
+        with raise_on_duplicate(Conflict(text, field="access_key")):
             await self._credentials.insert_one(self._document(credential))
 
     async def replace(self, credential: Credential) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from libs.common.scheduling.turns import IDLE_PERIOD, repeat
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS, repeat
 from libs.common.store.mongo import Database, Document, StoreError
 from services.workflow.engine.runner import Engine
 from services.workflow.runs.log import ReplicaRunLog
@@ -93,7 +93,7 @@ class OrphanedRunRecovery:
     async def recover(self) -> None:
         """Recover all runs for which the queue has room, fairly by tenant.
 
-        Runs are read when replicas have changed, and every `IDLE_PERIOD` seconds.
+        Runs are read when replicas have changed, and every `IDLE_PERIOD_SECONDS`.
         """
         alive, now = await self.replicas.list_alive(), time.monotonic()
         if alive == self._known[0] and now < self._known[1]:
@@ -105,7 +105,7 @@ class OrphanedRunRecovery:
                     await self._restart_or_interrupt(run, alive)
                 else:
                     full.add(run.tenant)
-        self._known = ([], 0.0) if full else (alive, now + IDLE_PERIOD)
+        self._known = ([], 0.0) if full else (alive, now + IDLE_PERIOD_SECONDS)
 
     async def _restart_or_interrupt(self, run: Run, alive: list[str]) -> None:
         own_replica = self.replicas.own

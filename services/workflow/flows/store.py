@@ -20,9 +20,9 @@ from libs.common.store.mongo import (
     Document,
     Mongo,
     Session,
-    contains_text,
+    build_text_condition,
     find_page,
-    ids_in_turns,
+    list_ids_in_turns,
 )
 from services.workflow.flows.model import Flow, SearchFlows, TransactionStep
 
@@ -145,7 +145,7 @@ class FlowStore:
         if ids is not None:
             query["_id"] = {"$in": list(ids)}
         if request.name:
-            query["name"] = contains_text(request.name, "name")
+            query["name"] = build_text_condition(request.name, "name")
         if request.enabled is not None:
             query["enabled"] = request.enabled
         order = request.order(SORT_COLUMNS)
@@ -184,7 +184,7 @@ class UnsettledStore:
         """Return flows marked more than `seconds` ago, fairly by tenant."""
         until = {"$dateSubtract": {"startDate": "$$NOW", "unit": "second", "amount": seconds}}
         old = {"$expr": {"$lt": ["$at", until]}}
-        ids = await ids_in_turns(self._flows, old, "at", maximum)
+        ids = await list_ids_in_turns(self._flows, old, "at", maximum)
         cursor = self._flows.find({"_id": {"$in": ids}, **old})
         return [UnsettledFlow(row["tenant"], row["_id"], row["at"]) async for row in cursor]
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.things import is_custom
+from libs.common.things import is_custom_key
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import is_constant
 from services.workflow.nodes.base import EntityStep, NodeContext, SampleOutput
@@ -102,7 +102,7 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
 
     def is_quick(self, parameters: EntityAssignerParameters) -> bool:
         """Return whether it sets only custom entities: devices take time to respond."""
-        return all(map(is_custom, parameters.exchange_payload))
+        return all(map(is_custom_key, parameters.exchange_payload))
 
     async def run(
         self, context: NodeContext, parameters: EntityAssignerParameters, body: Any

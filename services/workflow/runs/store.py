@@ -16,13 +16,13 @@ from libs.common.bus import Outbox, OutboxEntry
 from libs.common.clock import from_ms, to_ms
 from libs.common.http.console import PageRequest
 from libs.common.store.mongo import (
-    DUPLICATE_KEY,
+    DUPLICATE_KEY_CODE,
     BulkFailed,
     Document,
     Mongo,
     Session,
     find_page,
-    ids_in_turns,
+    list_ids_in_turns,
 )
 from services.workflow.runs.model import Run, RunIdentity, TraceItem
 
@@ -140,7 +140,7 @@ class RunStore:
         return await self._find_fairly_by_tenant(query, maximum)
 
     async def _find_fairly_by_tenant(self, query: Document, maximum: int) -> list[Run]:
-        ids = await ids_in_turns(self._runs, query, "_id", maximum)
+        ids = await list_ids_in_turns(self._runs, query, "_id", maximum)
         if not ids:
             return []
         return [_decode_run(document) async for document in self._runs.find({"_id": {"$in": ids}})]
@@ -209,7 +209,7 @@ class RunStore:
 def _find_duplicate_positions(error: BulkFailed) -> set[int]:
     """Return the positions of the documents that exist already; raise other errors."""
     faults = (error.details or {})["writeErrors"]
-    if any(fault["code"] != DUPLICATE_KEY for fault in faults):
+    if any(fault["code"] != DUPLICATE_KEY_CODE for fault in faults):
         raise error
     return {fault["index"] for fault in faults}
 

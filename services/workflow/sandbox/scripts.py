@@ -7,7 +7,7 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from typing import Any, Self
 
-from libs.common.sandbox.workers import kill_worker, send_request, start_worker, wait_killed
+from libs.common.sandbox.workers import kill_worker, send_request, start_worker, wait_until_killed
 from services.workflow.sandbox.limits import (
     CONDITION,
     GRACE,
@@ -103,4 +103,4 @@ class WorkerProcesses:
     async def _end(self, process: Process) -> None:
         self._alive.discard(process)
         kill_worker(process)
-        await wait_killed(process)
+        await wait_until_killed(process)

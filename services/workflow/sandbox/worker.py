@@ -17,8 +17,8 @@ from typing import NamedTuple
 import quickjs
 
 from libs.common.sandbox.confine import (
-    HEADER,
-    confine,
+    FRAME_HEADER,
+    confine_process,
     end_with_parent,
     lower_priority,
     read_frame,
@@ -128,7 +128,7 @@ def _fork(interpreter: Interpreter, memory: int) -> RunProcess:
         end_with_parent()
         for descriptor in (0, 1, 2, requests, answers):
             os.close(descriptor)
-        confine(2 * memory)
+        confine_process(2 * memory)
         interpreter.warm()
         _run(interpreter, their_requests, their_answers)
     finally:
@@ -166,16 +166,16 @@ def _read_answer(child: RunProcess, until: float, maximum: int) -> bytes | None:
     Returns None if the child ended first.
     """
     content = b""
-    while len(content) < HEADER.size or len(content) < _frame_size(content):
+    while len(content) < FRAME_HEADER.size or len(content) < _frame_size(content):
         if not _wait_readable(child, until):
             return b"Etook too long"
         more = os.read(child.answers, _CHUNK)
         if not more:
             return None
         content += more
-        if len(content) >= HEADER.size and _frame_size(content) > HEADER.size + maximum:
+        if len(content) >= FRAME_HEADER.size and _frame_size(content) > FRAME_HEADER.size + maximum:
             return _failure("the result is too large")
-    return content[HEADER.size : _frame_size(content)]
+    return content[FRAME_HEADER.size : _frame_size(content)]
 
 
 def _wait_readable(child: RunProcess, until: float) -> bool:
@@ -191,8 +191,8 @@ def _wait_readable(child: RunProcess, until: float) -> bool:
 
 
 def _frame_size(content: bytes) -> int:
-    (size,) = HEADER.unpack_from(content)
-    return HEADER.size + int(size)
+    (size,) = FRAME_HEADER.unpack_from(content)
+    return FRAME_HEADER.size + int(size)
 
 
 def _describe_end(pid: int) -> bytes:

@@ -23,7 +23,7 @@ from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from libs.common.jobs import wait_for_event
 from libs.common.limits.tenants import count_limited
-from libs.common.scheduling.turns import IDLE_PERIOD
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS
 from libs.common.store.mongo import Database, Session, StoreError
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.nodes.parameters import convert_parameters
@@ -148,7 +148,7 @@ class DeployedFlowIndex(DeploymentObserver):
             await self._reload_all()
             self.ready.set()
             while time.monotonic() < until:
-                await wait_for_event(self._wake, IDLE_PERIOD)
+                await wait_for_event(self._wake, IDLE_PERIOD_SECONDS)
                 self._wake.clear()
                 since, read_at, local = (
                     read_at - CHANGES_OVERLAP,

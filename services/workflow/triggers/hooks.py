@@ -31,7 +31,7 @@ from libs.common.errors import (
     UpstreamTimeout,
 )
 from libs.common.lru_cache import LruCache
-from libs.common.store.mongo import Database, Document, Session, duplicate_raises
+from libs.common.store.mongo import Database, Document, Session, raise_on_duplicate
 from libs.common.telemetry.tracing import current_trace
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialsType
@@ -206,7 +206,7 @@ class HookStore:
         if address is not None:
             fields |= {"method": address[0], "shape": address[1]}
         text = "another flow has this token; generate a new one"
-        with duplicate_raises(Conflict(text, field="token")):
+        with raise_on_duplicate(Conflict(text, field="token")):
             await self._hooks.replace_one(key, key | fields, upsert=True, session=session)
 
     async def remove(self, tenant: str, flow_id: int, session: Session) -> None:

@@ -30,8 +30,8 @@ from pymongo import UpdateOne
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import ThingwayError
 from libs.common.jobs import wait_for_event
-from libs.common.scheduling.turns import IDLE_PERIOD
-from libs.common.store.mongo import Database, Session, StoreError, ids_in_turns
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS
+from libs.common.store.mongo import Database, Session, StoreError, list_ids_in_turns
 from libs.common.telemetry.tracing import begin_trace, span_header
 from services.workflow.engine.runner import Engine, FlowStart, record_and_execute
 from services.workflow.flows.model import DeploymentObserver
@@ -117,7 +117,7 @@ class TimerStore:
     async def claim_due(self, now: int, maximum: int) -> list[Timer]:
         """Claim due timers without a valid claim, fairly by tenant."""
         free = {"due": {"$lte": now}, **_unclaimed_query(now)}
-        ids = await ids_in_turns(self._timers, free, "due", maximum)
+        ids = await list_ids_in_turns(self._timers, free, "due", maximum)
         if not ids:
             return []
         token = uuid4().hex
@@ -282,7 +282,11 @@ class TimerRunner:
     async def _seconds_until_query(self) -> float:
         """Return the seconds until the next query; at most 0 if a timer is due."""
         due = await self._store.find_next_claim_time(self._now())
-        return IDLE_PERIOD if due is None else min((due - self._now()) / 1000, IDLE_PERIOD)
+        return (
+            IDLE_PERIOD_SECONDS
+            if due is None
+            else min((due - self._now()) / 1000, IDLE_PERIOD_SECONDS)
+        )
 
 
 def _build_start(timer: Timer) -> FlowStart:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret
-from libs.common.store.migrations import DAY, MAX_DAYS, set_retention
+from libs.common.store.migrations import DAY_SECONDS, MAX_RETENTION_DAYS, set_retention_days
 from tests.integration.auth.conftest import ADDRESS, SUPER_ADMIN
 from tests.integration.auth.people import add_user, first_user, sign_in
 
@@ -207,17 +207,17 @@ async def test_entries_are_kept_as_long_as_the_setting_says(auth):
     """A year by default; each start makes the setting true, 0 keeps them for ever."""
     kept = [await retention(auth)]
     for days in (30, 30, 0, 0, 1):
-        await set_retention(auth.mongo.database, "audit", "at", days)
+        await set_retention_days(auth.mongo.database, "audit", "at", days)
         kept.append(await retention(auth))
 
-    assert kept == [365 * DAY, 30 * DAY, 30 * DAY, None, None, DAY]
+    assert kept == [365 * DAY_SECONDS, 30 * DAY_SECONDS, 30 * DAY_SECONDS, None, None, DAY_SECONDS]
 
 
 async def test_the_longest_retention_fits_into_mongodb(auth):
     """The maximum of the setting is a valid lifetime in MongoDB."""
-    await set_retention(auth.mongo.database, "audit", "at", MAX_DAYS)
+    await set_retention_days(auth.mongo.database, "audit", "at", MAX_RETENTION_DAYS)
 
-    assert await retention(auth) == MAX_DAYS * DAY
+    assert await retention(auth) == MAX_RETENTION_DAYS * DAY_SECONDS
 
 
 async def test_an_application_that_comes_from_elsewhere_is_recorded(auth):

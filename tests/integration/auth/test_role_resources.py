@@ -14,7 +14,7 @@ from libs.common.contracts.access import (
 )
 from libs.common.contracts.auth import Done
 from libs.common.errors import Conflict, InvalidInput
-from libs.common.things import LAST_MEMBER, entity_id
+from libs.common.things import MAX_MEMBER_NUMBER, entity_id
 from services.auth.grants import service
 from tests.integration.auth.rights import (
     STRANGER,
@@ -304,7 +304,7 @@ async def test_deleted_resources_are_removed_from_all_roles_of_the_tenant(auth):
 async def test_a_device_takes_the_grants_of_its_entities_along(auth):
     """Those of its neighbours, and an integration's, stay."""
     role_id = await create_role(auth)
-    first, last = entity_id(1_000_000, 0), entity_id(1_000_000, LAST_MEMBER)
+    first, last = entity_id(1_000_000, 0), entity_id(1_000_000, MAX_MEMBER_NUMBER)
     entities = [{"id": at, "type": "ENTITY"} for at in (first - 1, first, last, last + 1)]
     await grant(auth, role_id, *entities, SAMPLE[0])
 

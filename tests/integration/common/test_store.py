@@ -13,16 +13,16 @@ from pymongo.asynchronous.command_cursor import AsyncCommandCursor
 from libs.common.store import migrations
 from libs.common.store.ids import IdAllocator
 from libs.common.store.lease import Leader, Lease
-from libs.common.store.migrations import RESTORING, DatabaseTooNew, Migration, migrate
+from libs.common.store.migrations import RESTORING_ID, DatabaseTooNew, Migration, migrate
 from libs.common.store.mongo import (
     LARGEST_BATCH,
+    MeanRowSize,
     Mongo,
-    RowSize,
     Session,
     StoreUnavailable,
+    build_page_stages,
     find_page,
-    ids_in_turns,
-    page_stages,
+    list_ids_in_turns,
     read_page,
     read_rows,
 )
@@ -59,7 +59,7 @@ async def test_documents_of_a_tenant_wait_behind_no_others(mongo: Mongo):
     await mongo.database["due"].insert_many(
         {"_id": f"{tenant} {at}", "tenant": tenant, "at": at} for tenant, at in rows
     )
-    ids = await ids_in_turns(mongo.database["due"], {"at": {"$lt": 80}}, "at", 5)
+    ids = await list_ids_in_turns(mongo.database["due"], {"at": {"$lt": 80}}, "at", 5)
     assert ids == ["busy 0", "other 60", "busy 1", "other 70", "busy 2"]
 
 
@@ -90,7 +90,7 @@ async def test_rows_are_read_in_batches_of_about_so_many_bytes(mongo: Mongo):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AsyncCommandCursor, "batch_size", batch_size)
-        stages = page_stages({"_id": {"$gt": 9}}, [("_id", 1)], 10, 750)
+        stages = build_page_stages({"_id": {"$gt": 9}}, [("_id", 1)], 10, 750)
         found = [row["_id"] async for row in read_rows(rows, stages, size=100_000)]
     assert found == list(range(20, 770))
     assert max(sizes[:400]) == LARGEST_BATCH
@@ -104,7 +104,7 @@ async def test_large_documents_are_held_one_or_two_at_a_time(mongo: Mongo):
         await rows.insert_one({"_id": at, "x": "x" * 1_000_000})
     tracemalloc.start()
     try:
-        stages = page_stages({}, [("_id", 1)])
+        stages = build_page_stages({}, [("_id", 1)])
         found = [len(row["x"]) async for row in read_rows(rows, stages, first=1)]
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -313,11 +313,11 @@ async def test_a_start_waits_while_the_database_is_restored(
         await mongo.ping()
 
     monkeypatch.setattr(migrations, "_pause", pause)
-    await mongo.database["migrations"].insert_one({"_id": RESTORING})
+    await mongo.database["migrations"].insert_one({"_id": RESTORING_ID})
     start = asyncio.ensure_future(migrate(mongo.database, counting(ran, set())))
     await looked.wait()
     assert ran == []
-    await mongo.database["migrations"].delete_one({"_id": RESTORING})
+    await mongo.database["migrations"].delete_one({"_id": RESTORING_ID})
     await start
     assert ran == [1, 2, 3]
 
@@ -363,11 +363,11 @@ async def test_a_transaction_that_meets_a_lock_pauses_longer_and_longer(
 
 async def test_a_page_is_read_whole_only_if_its_rows_were_small(mongo: Mongo):
     """The first page is read in batches, as is one after large rows."""
-    rows, known = mongo.direct["page"], RowSize()
+    rows, known = mongo.direct["page"], MeanRowSize()
     await rows.insert_many({"_id": at, "x": "x" * (10 if at < 50 else 10_000)} for at in range(90))
     lists: list[int] = []
     for start in (0, 10, 50, 50, 60):
-        stages = page_stages({"_id": {"$gte": start}}, [("_id", 1)], limit=30)
+        stages = build_page_stages({"_id": {"$gte": start}}, [("_id", 1)], limit=30)
         found = [batch async for batch in read_page(rows, stages, 30, known)]
         assert [row["_id"] for batch in found for row in batch] == list(range(start, start + 30))
         lists.append(len(found))

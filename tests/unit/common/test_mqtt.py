@@ -4,10 +4,10 @@ import pytest
 from paho.mqtt import client as paho
 
 from libs.common.mqtt import (
-    MAX_CONNECT,
+    MAX_CONNECT_BYTES,
     Connect,
     PacketError,
-    connect_end,
+    find_connect_end,
     read_connect,
 )
 
@@ -48,9 +48,9 @@ def test_a_packet_is_complete_at_its_last_byte():
     """Its length is known from the second byte on, or from the fifth."""
     long = Connect(2, b"\x00\x3c", (b"SN1",), None, None).with_login("SN1", "p" * 20_000)
 
-    assert connect_end(b"") is connect_end(b"\x10") is connect_end(long[:3]) is None
-    assert connect_end(ALONE[:2]) == connect_end(ALONE + b"more") == len(ALONE)
-    assert connect_end(long[:4]) == len(long)
+    assert find_connect_end(b"") is find_connect_end(b"\x10") is find_connect_end(long[:3]) is None
+    assert find_connect_end(ALONE[:2]) == find_connect_end(ALONE + b"more") == len(ALONE)
+    assert find_connect_end(long[:4]) == len(long)
 
 
 @pytest.mark.parametrize(
@@ -60,14 +60,19 @@ def test_a_packet_is_complete_at_its_last_byte():
         b"\x30\x00",
         b"\x10\xff\xff\xff\xff\x01",
         bytes(
-            [0x10, 0x80 | (MAX_CONNECT & 0x7F), 0x80 | (MAX_CONNECT >> 7 & 0x7F), MAX_CONNECT >> 14]
+            [
+                0x10,
+                0x80 | (MAX_CONNECT_BYTES & 0x7F),
+                0x80 | (MAX_CONNECT_BYTES >> 7 & 0x7F),
+                MAX_CONNECT_BYTES >> 14,
+            ]
         ),
     ],
 )
 def test_other_and_too_long_packets_are_rejected_immediately(data):
     """The gateway never buffers more than a CONNECT."""
     with pytest.raises(PacketError):
-        connect_end(data)
+        find_connect_end(data)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from libs.common.things import KeyParts
 def test_an_entity_id_is_its_thing_and_its_number(thing: int, number: int):
     """Both can be told from it, and it is below 2^53 for every thing."""
     entity = things.entity_id(thing, number)
-    assert (things.entity_thing(entity), things.entity_number(entity)) == (thing, number)
+    assert (things.get_entity_thing_id(entity), things.get_member_number(entity)) == (thing, number)
     assert entity < 2**53
 
 
@@ -26,7 +26,7 @@ def test_an_entity_id_is_its_thing_and_its_number(thing: int, number: int):
 )
 def test_a_key_is_parsed_and_built(key: str, parts: KeyParts, thing_key: str):
     """Each key has exactly one reading."""
-    assert things.split_key(key) == parts
+    assert things.split_entity_key(key) == parts
     assert parts.thing_key == thing_key
     assert things.member_key(parts.thing_key, parts.path) == key
 
@@ -50,7 +50,7 @@ def test_a_key_is_parsed_and_built(key: str, parts: KeyParts, thing_key: str):
 )
 def test_an_invalid_key_is_none(key: str):
     """A client may send any text."""
-    assert things.split_key(key) is None
+    assert things.split_entity_key(key) is None
 
 
 def test_a_custom_entity_is_its_thing():
@@ -61,7 +61,7 @@ def test_a_custom_entity_is_its_thing():
 def test_reported_values_by_path():
     """Members of objects at every level; arrays stay whole; empty objects have no value."""
     properties = {"t": 1, "s": {"a": None, "b": {"c": [1, {"d": 2}]}, "e": {}}, "l": []}
-    assert things.flattened(properties) == {
+    assert things.flatten_properties(properties) == {
         "t": 1,
         "s.a": None,
         "s.b.c": [1, {"d": 2}],

@@ -6,7 +6,7 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from libs.common.sandbox import workers
-from libs.common.sandbox.workers import read_output, send_request, wait_killed
+from libs.common.sandbox.workers import read_output, send_request, wait_until_killed
 
 ANSWER = "import sys; sys.stdin.buffer.read({read}); sys.stdout.buffer.write({answer})"
 
@@ -29,8 +29,8 @@ async def test_an_answer_above_the_limit_is_not_read():
     with pytest.raises(OSError, match="exceeds"):
         await read_output(child, b"request", 100_000)
     child.kill()
-    await wait_killed(child)
-    size = workers.LARGEST_ANSWER + 1
+    await wait_until_killed(child)
+    size = workers.MAX_ANSWER_BYTES + 1
     told = await process(f"({size}).to_bytes(4, 'big')", read=4)
     with pytest.raises(OSError, match=str(size)):
         await send_request(told, b"")

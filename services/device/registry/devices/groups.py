@@ -16,7 +16,7 @@ from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader, GrantsClient
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from services.device.things.device_store import DeviceStore
 from services.device.things.groups import (
     FindGroups,
@@ -88,7 +88,7 @@ class GroupService:
             SEARCH_INTERVAL_SECONDS,
         )
 
-    async def finish_deletions(self, tenant: str) -> Steps:
+    async def finish_deletions(self, tenant: str) -> TenantSteps:
         """Complete the interrupted deletions of a tenant."""
         for group_id in await self.store.list_deleting(tenant):
             await self._finish_deletion(tenant, group_id)

@@ -18,7 +18,7 @@ from libs.common.bus.subjects import auth_event
 from libs.common.contracts.auth import Application, AssignDevice, OwnedDevice, ReclaimDevice
 from libs.common.contracts.auth import ApplicationRef as AuthApplicationRef
 from libs.common.errors import Conflict, NotFound, ThingwayError
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import StoreError
 from services.device.commands.completion import CommandCanceller
 from services.device.commands.model import APPLICATION_DELETED, DEVICE_REMOVED, FailureReason
@@ -146,7 +146,7 @@ class OrphanCleaner:
         """Return the tenants that have devices or RPS records."""
         return {*await self.devices.queries.list_tenants(), *await self.records.list_tenants()}
 
-    async def release_orphans(self, tenant: str) -> Steps:
+    async def release_orphans(self, tenant: str) -> TenantSteps:
         """Release everything that deleted applications of a tenant owned."""
         for application in await self.devices.queries.list_applications(tenant):
             if await self.applications.exists(tenant, application):

@@ -42,7 +42,7 @@ from libs.common.contracts.names import (
 from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.integrations.client import Integrations
-from libs.common.store.mongo import Document, contains_text
+from libs.common.store.mongo import Document, build_text_condition
 from libs.common.things import DIRECT_INTEGRATION, internal_sn
 from libs.common.tsl import to_wire
 from services.device.members.directory import ModelMembers
@@ -149,7 +149,7 @@ def _build_condition(request: DescribeDevices) -> Condition:
     if request.exclude_groups:
         conditions.append({"group": {"$nin": request.exclude_groups}})
     if request.keyword:
-        keyword_conditions: list[Condition] = [{"name": contains_text(request.keyword)}]
+        keyword_conditions: list[Condition] = [{"name": build_text_condition(request.keyword)}]
         keyword_conditions.append({"integration": {"$in": request.keyword_integrations}})
         conditions.append({"$or": keyword_conditions})
     return {"$and": conditions}

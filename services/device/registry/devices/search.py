@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from libs.common.errors import InvalidInput
 from libs.common.http.console import distinct_ids
 from libs.common.identity.grants import Grants
-from libs.common.store.mongo import contains_text, literal_pattern
+from libs.common.store.mongo import build_text_condition, literal_pattern
 from services.device.members.values import ValueFault
 from services.device.registry.devices.schemas import Area, FindDevices, LocationInput, SearchDevices
 from services.device.things.device_search import (
@@ -124,7 +124,11 @@ def _substring_conditions(search: SearchDevices) -> Iterator[Condition]:
     if search.keyword:
         serial = {"$regex": literal_pattern(search.keyword.upper())}
         yield {
-            "$or": [{"name": contains_text(search.keyword)}, {"snKey": serial}, {"devEUI": serial}]
+            "$or": [
+                {"name": build_text_condition(search.keyword)},
+                {"snKey": serial},
+                {"devEUI": serial},
+            ]
         }
     for name, text in (
         ("name", search.name),
@@ -133,7 +137,7 @@ def _substring_conditions(search: SearchDevices) -> Iterator[Condition]:
         ("firmwareVersion", search.firmware_version),
     ):
         if text:
-            yield {name: contains_text(text, name)}
+            yield {name: build_text_condition(text, name)}
 
 
 def _choice_conditions(search: SearchDevices) -> Iterator[Condition]:
@@ -181,7 +185,7 @@ def build_granted_query(
 def _user_conditions(search: FindDevices) -> Iterator[Condition]:
     """Yield one condition for each filter of a user's search."""
     if search.name:
-        name_condition = {"name": contains_text(search.name, "name")}
+        name_condition = {"name": build_text_condition(search.name, "name")}
         yield {"$or": [name_condition, {"snKey": serial_key(search.name)}]}
     if search.identifier:
         yield {"snKey": {"$regex": literal_pattern(search.identifier.upper(), "identifier")}}

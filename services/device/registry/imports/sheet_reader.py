@@ -20,9 +20,9 @@ from typing import Any
 
 import msgspec
 
-from libs.common.sandbox.confine import confine
-from libs.common.sandbox.workers import read_output, start_worker, wait_killed
-from libs.common.spreadsheet import plain_cell
+from libs.common.sandbox.confine import confine_process
+from libs.common.sandbox.workers import read_output, start_worker, wait_until_killed
+from libs.common.spreadsheet import unescape_cell
 
 DEVICES, COLUMNS, OPTIONS = "DEVICES_LIST", "_HIDDEN_COL_META", "_HIDDEN_OPT"
 """Sheets of a workbook: rows of devices, keys of columns, options of drop-downs."""
@@ -97,7 +97,7 @@ async def read_sheet(data: bytes, titles: Collection[str], maximum: int) -> Shee
     finally:
         if reader.returncode is None:
             reader.kill()
-            await wait_killed(reader)
+            await wait_until_killed(reader)
     if reader.returncode != 0:
         raise SheetUnreadable(_UNREADABLE_TEXT)
     result = msgspec.json.decode(answer, type=Sheet | UnreadableReason)
@@ -233,7 +233,7 @@ def normalize_title(head: str) -> str:
 def _normalize_cell(cell: Any) -> Any:
     """Return a cell: null if blank, whole numbers as int, times as ISO 8601 text."""
     if isinstance(cell, str):
-        return plain_cell(_QUOTED_TEXT.sub(r"\1", cell.strip())) or None
+        return unescape_cell(_QUOTED_TEXT.sub(r"\1", cell.strip())) or None
     if isinstance(cell, float) and cell.is_integer():
         return int(cell)
     return cell.isoformat() if isinstance(cell, date | time) else cell
@@ -246,7 +246,7 @@ def main() -> None:
     for encoding in _ENCODING_NAMES:
         codecs.lookup(encoding)
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_READ_SECONDS, MAX_READ_SECONDS))
-    confine(MAX_ADDED_MEMORY_BYTES)
+    confine_process(MAX_ADDED_MEMORY_BYTES)
     result: Sheet | UnreadableReason
     try:
         result = parse_sheet(data, *msgspec.json.decode(header, type=tuple[list[str], int]))

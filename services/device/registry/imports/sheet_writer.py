@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, Literal
 
-from libs.common.spreadsheet import csv_lines, safe_cell
+from libs.common.spreadsheet import encode_csv, escape_cell
 from services.device.registry.imports.columns import Column
 from services.device.registry.imports.sheet_reader import COLUMNS, DEVICES, OPTIONS
 
@@ -34,7 +34,7 @@ def write_sheet(
     labels += [{} for _ in more]
     labelled_rows = ([_cell_label(*cell) for cell in zip(labels, row, strict=True)] for row in rows)
     if file_format == "csv":
-        return csv_lines([titles, *([_cell_text(cell) for cell in row] for row in labelled_rows)])
+        return encode_csv([titles, *([_cell_text(cell) for cell in row] for row in labelled_rows)])
     return _write_workbook(columns, titles, labelled_rows)
 
 
@@ -47,7 +47,7 @@ def _cell_text(cell: Any) -> str:
         return ""
     if isinstance(cell, bool):
         return str(cell).upper()
-    return safe_cell(cell) if isinstance(cell, str) else str(cell)
+    return escape_cell(cell) if isinstance(cell, str) else str(cell)
 
 
 def _write_workbook(
@@ -72,12 +72,12 @@ def _write_workbook(
                 sheet.data_validation(1, at, LAST_VALIDATED_ROW, at, rule)
         for number, labels in enumerate(zip_longest(*(column.choices for column in columns))):
             lists.write_row(
-                number, 0, [None if label is None else safe_cell(label) for label in labels]
+                number, 0, [None if label is None else escape_cell(label) for label in labels]
             )
         for number, row in enumerate(rows, 1):
             for at, cell in enumerate(row):
                 if isinstance(cell, str):
-                    sheet.write_string(number, at, safe_cell(cell))
+                    sheet.write_string(number, at, escape_cell(cell))
                 elif cell is not None:
                     sheet.write(number, at, cell)
         for hidden in (keys, lists):

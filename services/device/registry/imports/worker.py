@@ -24,7 +24,7 @@ from libs.common.errors import (
 from libs.common.identity import Principal
 from libs.common.jobs import gather_limited
 from libs.common.lru_cache import LruCache
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from services.device.registry.devices.integration_devices import (
     AddDeviceForm,
     DeviceAdder,
@@ -124,7 +124,7 @@ class ImportWorker:
             tenants,
         )
 
-    async def process_imports(self, tenant: str) -> Steps:
+    async def process_imports(self, tenant: str) -> TenantSteps:
         """Process the imports of a tenant, the oldest that is not paused first."""
         while job := self._pauses.find_ready(
             await self.store.list_running(tenant), time.monotonic()

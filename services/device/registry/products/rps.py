@@ -13,7 +13,7 @@ from libs.common.errors import InvalidInput, NotFound
 from libs.common.identity import Kind, Principal
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
-from libs.common.store.mongo import Mongo, Session, duplicate_raises, find_page, literal_pattern
+from libs.common.store.mongo import Mongo, Session, find_page, literal_pattern, raise_on_duplicate
 from services.device.things.errors import device_exists_error, rps_record_exists
 from services.device.things.schemas import Search, build_order
 from services.device.things.serial_numbers import (
@@ -74,7 +74,7 @@ class RpsStore:
             await self._serials.claim_for_rps_record(serial_key(sn), owner[0], session)
             await self._records.insert_one(record, session=session)
 
-        with duplicate_raises(SerialTaken()):
+        with raise_on_duplicate(SerialTaken()):
             await self._mongo.transaction(insert_record)
 
     async def find_holder(self, key: str) -> SerialHolder | None:

@@ -26,7 +26,7 @@ from libs.common.bus.subjects import (
     thing_event,
 )
 from libs.common.contracts.events import AlarmChange, Dead
-from libs.common.scheduling.turns import Steps, take_turns
+from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Collection, Document
 from libs.common.things import internal_sn
 from libs.common.tsl import Tsl
@@ -90,7 +90,7 @@ class WriteOnlyEraser:
             *await self.thing_store.list_tenants_with_write_only_values(),
         }
 
-    async def erase_tenant(self, tenant: str) -> Steps:
+    async def erase_tenant(self, tenant: str) -> TenantSteps:
         """Delete values of a tenant's things that were not processed under their current TSL."""
         for model, version, content in await self.tsls.list_with_write_only(tenant):
             tsl = await self.tsls.find(tenant, model, version)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from libs.common.identity.grants import Grants
-from libs.common.things import entity_thing
+from libs.common.things import get_entity_thing_id
 from services.device.members.directory import ModelMembers
 from services.device.members.entity import Entity, thing_from_device, thing_from_document
 from services.device.things.model import device_from_document
@@ -134,4 +134,4 @@ def granted(entity: Entity, grants: Grants) -> bool:
     )
 
 
-__all__ = ["entity_thing", "everything", "granted", "member", "seed"]
+__all__ = ["everything", "get_entity_thing_id", "granted", "member", "seed"]

@@ -9,7 +9,7 @@ from libs.common.contracts.access import ResourceType
 from libs.common.contracts.entities import RESOLVE_ENTITIES, ResolvedEntities, ResolveEntities
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
-from libs.common.things import LAST_DECLARED
+from libs.common.things import MAX_TSL_MEMBER_NUMBER
 from services.device.entities.console import FINDERS, READERS
 from services.device.things import thing_store
 from tests.integration.device.console.world import World
@@ -356,7 +356,7 @@ async def test_a_product_without_numbers_gets_them(world: World):
 
 async def test_numbers_run_out(world: World):
     """A TSL that needs too many numbers is rejected."""
-    marks = [f"PROPERTY:old{number}" for number in range(LAST_DECLARED - 1)]
+    marks = [f"PROPERTY:old{number}" for number in range(MAX_TSL_MEMBER_NUMBER - 1)]
     owner = {"tenant": "default", "model": "P"}
     await world.database["members"].insert_one({"_id": owner, "marks": marks})
     two = without("wifi", "samples", "mode")
@@ -366,7 +366,7 @@ async def test_numbers_run_out(world: World):
     assert await world.database["products"].count_documents({}) == 0
     await world.put_product("P", {"version": "v1", "properties": two[:1]})
     assert list((await numbers(world, await world.add("SN-1", model="P"))).values()) == [
-        LAST_DECLARED
+        MAX_TSL_MEMBER_NUMBER
     ]
 
 

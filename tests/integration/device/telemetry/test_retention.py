@@ -13,7 +13,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.identity import Kind, Principal
 from libs.common.limits.tenants import LimitsCache
-from libs.common.store.migrations import DAY, set_retention
+from libs.common.store.migrations import DAY_SECONDS, set_retention_days
 from services.device.migrations import MIGRATIONS
 from services.device.telemetry import retention as sweeps
 from services.device.telemetry.history import HistoryService, HistoryStore
@@ -272,6 +272,9 @@ async def test_pages_of_processes_that_have_ended_are_added_up(world: World):
 async def test_commands_end_some_days_after_their_end(world: World):
     """MongoDB removes them; those that are open stay."""
     for days in (90, 30):
-        await set_retention(world.database, "commands", "finishedAt", days)
+        await set_retention_days(world.database, "commands", "finishedAt", days)
         index = (await world.database["commands"].index_information())["retention"]
-        assert (index["key"], index["expireAfterSeconds"]) == ([("finishedAt", 1)], days * DAY)
+        assert (index["key"], index["expireAfterSeconds"]) == (
+            [("finishedAt", 1)],
+            days * DAY_SECONDS,
+        )

@@ -13,8 +13,8 @@ from libs.common.sandbox.confine import LINUX
 ROOT = Path(__file__).parents[4]
 PROGRAM = """
 import os, signal, socket, sys
-from libs.common.sandbox.confine import confine
-confine(32 * 1024**2)
+from libs.common.sandbox.confine import confine_process
+confine_process(32 * 1024**2)
 {attempt}
 os.write(1, b"still here")
 os._exit(0)

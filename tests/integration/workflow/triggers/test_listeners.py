@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from libs.common.scheduling.turns import IDLE_PERIOD
+from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS
 from tests.integration.workflow.conftest import Workflow
 from tests.integration.workflow.designs import design, edge, node
 from tests.integration.workflow.triggers.world import (
@@ -137,7 +137,7 @@ async def test_a_lost_wakeup_does_not_delay_a_flow_until_the_next_query(
         flow_id = await enabled(workflow.admin(), design([listener(f"{device()}.*")]))
         assert flow_id not in index.index.list_flow_ids()
         monkeypatch.setattr(wakeups, "receive", lose_first)
-        async with asyncio.timeout(IDLE_PERIOD / 2):
+        async with asyncio.timeout(IDLE_PERIOD_SECONDS / 2):
             while flow_id not in index.index.list_flow_ids():
                 await asyncio.sleep(0.02)
         assert lost

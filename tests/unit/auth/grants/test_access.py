@@ -33,7 +33,7 @@ class Platform:
         stores: Any = SimpleNamespace(users=self, roles=self, tenants=self, menus=self, grants=self)
         self.service = AccessService(self, stores, self)
 
-    async def at_one_moment(self, read):
+    async def run_in_snapshot(self, read):
         return await read(None)
 
     async def raise_to(self, tenant: str, version: int) -> None:

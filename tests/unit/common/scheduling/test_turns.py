@@ -9,7 +9,7 @@ import pytest
 from libs.common.errors import Unavailable
 from libs.common.jobs import run_in_background
 from libs.common.scheduling import turns
-from libs.common.scheduling.turns import Steps, repeat, take_turns
+from libs.common.scheduling.turns import TenantSteps, repeat, take_turns
 
 
 async def test_a_step_that_hangs_does_not_delay_other_tenants():
@@ -20,7 +20,7 @@ async def test_a_step_that_hangs_does_not_delay_other_tenants():
     async def tenants() -> Iterable[str]:
         return ["noisy", "quiet"]
 
-    async def steps(tenant: str) -> Steps:
+    async def steps(tenant: str) -> TenantSteps:
         while done[tenant] < 5:
             if tenant == "noisy":
                 await asyncio.Event().wait()
@@ -41,7 +41,7 @@ async def test_tenants_take_turns_when_workers_are_few():
     async def tenants() -> Iterable[str]:
         return [] if order else ["first", "second"]
 
-    async def steps(tenant: str) -> Steps:
+    async def steps(tenant: str) -> TenantSteps:
         for _ in range(3):
             order.append(tenant)
             await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_a_failed_step_and_a_failed_list_are_repeated():
             raise Unavailable("the store is away")
         return ["one"]
 
-    async def steps(tenant: str) -> Steps:
+    async def steps(tenant: str) -> TenantSteps:
         begun.append(len(begun))
         if len(begun) == 1:
             raise Unavailable("the bus is away")
@@ -121,7 +121,7 @@ async def test_a_loop_rests_until_it_is_woken_or_work_is_upcoming(
 
 async def test_a_failed_query_for_upcoming_work_is_repeated_soon(monkeypatch: pytest.MonkeyPatch):
     """A loop does not rest while it cannot know whether it has work."""
-    monkeypatch.setattr(turns, "IDLE_PERIOD", 3600.0)
+    monkeypatch.setattr(turns, "IDLE_PERIOD_SECONDS", 3600.0)
     asked, worked = list[float](), asyncio.Event()
 
     async def upcoming(within: float) -> list[str]:

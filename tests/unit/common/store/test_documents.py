@@ -9,7 +9,7 @@ from libs.common.errors import Conflict
 from libs.common.store.mongo import (
     DuplicateKey,
     Stored,
-    duplicate_raises,
+    raise_on_duplicate,
     read_document,
     to_document,
 )
@@ -45,9 +45,9 @@ def test_a_duplicate_key_becomes_the_error_of_the_caller() -> None:
     """With the driver's error as its cause; other errors pass."""
     with (
         pytest.raises(Conflict, match="exists already") as raised,
-        duplicate_raises(Conflict("exists already", field="name")),
+        raise_on_duplicate(Conflict("exists already", field="name")),
     ):
         raise DuplicateKey("E11000")
     assert isinstance(raised.value.__cause__, DuplicateKey)
-    with pytest.raises(KeyError), duplicate_raises(Conflict("exists already", field="name")):
+    with pytest.raises(KeyError), raise_on_duplicate(Conflict("exists already", field="name")):
         raise KeyError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from libs.common.errors import InvalidInput
-from libs.common.store.mongo import LONGEST_SEARCH, contains_text, literal_pattern
+from libs.common.store.mongo import MAX_SEARCH_LENGTH, build_text_condition, literal_pattern
 
 ROOT = Path(__file__).parents[4]
 LONGEST_PATTERN = 32_764
@@ -16,15 +16,15 @@ LONGEST_PATTERN = 32_764
 @pytest.mark.parametrize("character", ["a", ".", "\0", "\U0001f600"])
 def test_the_longest_text_is_a_pattern_that_mongodb_takes(character: str) -> None:
     """Whatever becomes of its characters."""
-    pattern = literal_pattern(character * LONGEST_SEARCH)
+    pattern = literal_pattern(character * MAX_SEARCH_LENGTH)
     assert len(pattern.encode()) < LONGEST_PATTERN
-    assert re.fullmatch(pattern, character * LONGEST_SEARCH)
+    assert re.fullmatch(pattern, character * MAX_SEARCH_LENGTH)
 
 
 def test_a_longer_text_is_refused_with_its_field() -> None:
     """It is a mistake of the client, not an error of the database."""
     with pytest.raises(InvalidInput) as refused:
-        contains_text("a" * (LONGEST_SEARCH + 1), "name")
+        build_text_condition("a" * (MAX_SEARCH_LENGTH + 1), "name")
     assert refused.value.field == "name"
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from libs.common.tsl import CompiledTsl, compile_tsl, parse_document
-from libs.common.tsl.limits import INT_RANGE, LONG_RANGE, MAX_DATE
+from libs.common.tsl.limits import INT_RANGE, LONG_RANGE, MAX_DATE_SECONDS
 
 RULES = {"min", "max", "minSize", "maxSize", "required"}
 
@@ -97,7 +97,7 @@ def camera() -> dict[str, Any]:
 
 KEYS = ["a", "bc", "time_zone", "é", "type"]
 SCALARS = ["BOOL", "INT", "LONG", "DATE", "FLOAT", "DOUBLE", "ENUM", "STRING"]
-WHOLE = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE)}
+WHOLE = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE_SECONDS)}
 TRUTH = st.booleans()
 
 

@@ -14,7 +14,13 @@ from libs.common.tsl import (
     generic_tsl,
     to_wire,
 )
-from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY, MAX_MEMBERS, MAX_TEXT, MAX_TS
+from libs.common.tsl.limits import (
+    MAX_DEPTH,
+    MAX_KEY_LENGTH,
+    MAX_MEMBERS,
+    MAX_TEXT_LENGTH,
+    MAX_TIME_MS,
+)
 
 OPEN = generic_tsl()
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -28,7 +34,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
     max_leaves=8,
 )
-BAD_KEYS = ["", " \t", "$a", "a.b", "a\x00", "\ud800", "k" * (MAX_KEY + 1)]
+BAD_KEYS = ["", " \t", "$a", "a.b", "a\x00", "\ud800", "k" * (MAX_KEY_LENGTH + 1)]
 BAD_VALUES = [
     (None, "must not be null"),
     (2**63, "must fit in 64 bits"),
@@ -37,7 +43,7 @@ BAD_VALUES = [
     (float("-inf"), "must be finite"),
     ("\ud800", "must not contain NUL or half a surrogate pair"),
     ("a\x00", "must not contain NUL or half a surrogate pair"),
-    ("t" * (MAX_TEXT + 1), "must have at most 65536 characters"),
+    ("t" * (MAX_TEXT_LENGTH + 1), "must have at most 65536 characters"),
     (b"x", "must be a JSON value"),
 ]
 
@@ -91,12 +97,12 @@ def test_a_key_that_cannot_be_stored_is_a_fault(key):
 
     assert good == {"good": 1}
     assert [fault.path for fault in faults] == [
-        f"properties.{key[:MAX_KEY]}",
-        f"properties.deep.a.{key[:MAX_KEY]}",
+        f"properties.{key[:MAX_KEY_LENGTH]}",
+        f"properties.deep.a.{key[:MAX_KEY_LENGTH]}",
     ]
 
 
-@pytest.mark.parametrize("key", ["é", "a b", "a$", "-", "k" * MAX_KEY])
+@pytest.mark.parametrize("key", ["é", "a b", "a$", "-", "k" * MAX_KEY_LENGTH])
 def test_other_keys_are_fine(key):
     """Devices without a document name things as they like."""
     assert OPEN.check_report({key: {key: 1}}) == ({key: {key: 1}}, [])
@@ -154,7 +160,7 @@ def test_a_value_that_cannot_be_read_spoils_no_other(value):
 
 def test_time_is_read():
     """Epoch milliseconds, or none."""
-    assert report(ts=MAX_TS, properties={"a": 1}).ts == MAX_TS
+    assert report(ts=MAX_TIME_MS, properties={"a": 1}).ts == MAX_TIME_MS
     assert report(properties={"a": 1}).ts is None
 
 

@@ -14,10 +14,15 @@ from libs.common.tsl import (
     parse_document,
     plausible_properties,
 )
-from libs.common.tsl._check import check_each, partial_view
-from libs.common.tsl._decoders import checked_report
-from libs.common.tsl._node import booleans, build_tree, parse_members, with_booleans
-from libs.common.tsl.limits import MAX_DATE, MAX_TS
+from libs.common.tsl._check import check_given_members, partial_view
+from libs.common.tsl._decoders import decode_checked_report
+from libs.common.tsl._node import (
+    build_tree,
+    convert_to_booleans,
+    find_boolean_places,
+    parse_members,
+)
+from libs.common.tsl.limits import MAX_DATE_SECONDS, MAX_TIME_MS
 from tests.unit.common.tsl.documents import document, documents, prop, spoilt, tsl
 
 
@@ -37,7 +42,7 @@ def test_the_fast_and_the_slow_path_agree(raw, seed, data):
 
     whole = compiled.decode_report(sent)
 
-    assert repr(whole) == repr(checked_report(sent, compiled.check_report))
+    assert repr(whole) == repr(decode_checked_report(sent, compiled.check_report))
     assert whole.properties.keys().isdisjoint(fault.path.split(".")[1] for fault in whole.faults)
 
 
@@ -49,10 +54,10 @@ def test_decoded_values_are_checked_together_as_separately(raw, seed, data):
     good = plausible_properties(parsed, random.Random(seed))
     values = {key: data.draw(spoilt(value)) for key, value in good.items()} or {"a": 1}
     tree = build_tree(parsed.properties)
-    parsed_values = parse_members(tree, with_booleans(booleans(tree), values))
+    parsed_values = parse_members(tree, convert_to_booleans(find_boolean_places(tree), values))
     reported = {key: partial_view(node) for key, node in tree.items()}
     faults: list[Fault] = []
-    slow = check_each(reported, parsed_values, "properties", faults, keep_parts=True)
+    slow = check_given_members(reported, parsed_values, "properties", faults, keep_parts=True)
 
     decoded, told = compiled.check_decoded(values)
     assert repr(decoded) == repr(slow)
@@ -118,7 +123,7 @@ GOOD = [
     (prop("a", "INT"), 2.0, 2),
     (prop("a", "INT"), 2**31 - 1, 2**31 - 1),
     (prop("a", "LONG"), -(2**63), -(2**63)),
-    (prop("a", "DATE"), MAX_DATE, MAX_DATE),
+    (prop("a", "DATE"), MAX_DATE_SECONDS, MAX_DATE_SECONDS),
     (prop("a", "FLOAT"), 3, 3.0),
     (prop("a", "DOUBLE", max=0.5), 0.5, 0.5),
     (prop("a", "ENUM", mapping={"0": "x", "1": "y"}), "1", "1"),
@@ -153,7 +158,7 @@ BAD = [
     (prop("a", "LONG"), 2**63, "must be at most 9223372036854775807"),
     (prop("a", "LONG"), 10**30, "must be at most 9223372036854775807"),
     (prop("a", "DATE"), -1, "must be at least 0"),
-    (prop("a", "DATE"), 1_700_000_000_000, f"must be at most {MAX_DATE}"),
+    (prop("a", "DATE"), 1_700_000_000_000, f"must be at most {MAX_DATE_SECONDS}"),
     (prop("a", "FLOAT"), "1", "must be a number"),
     (prop("a", "FLOAT"), False, "must be a number"),
     (prop("a", "FLOAT", max=70.5), 70.6, "must be at most 70.5"),
@@ -302,7 +307,7 @@ def test_the_fault_of_a_malformed_message_names_the_field(raw, path):
     assert refused.value.reason == str(fault)
 
 
-@pytest.mark.parametrize("ts", [0, 1, MAX_TS, None])
+@pytest.mark.parametrize("ts", [0, 1, MAX_TIME_MS, None])
 def test_a_report_may_carry_its_time(ts):
     """Epoch milliseconds up to the year 9999; null is none; other fields are ignored."""
     raw = json.dumps({"ts": ts, "properties": {"a": 1}, "more": [1]}).encode()

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from libs.common.tsl import InvalidValues, hidden_texts, keep_given, mask_text
+from libs.common.tsl import InvalidValues, keep_given, list_hidden_texts, mask_text
 from services.device.telemetry.events import concerns_write_only
 from tests.unit.common.tsl.documents import prop, tsl
 
@@ -109,7 +109,7 @@ def test_settings_of_things_that_are_no_devices_take_write_only_values():
 
 
 def test_a_text_that_repeats_a_write_only_value_is_masked():
-    secrets = hidden_texts(VALUES, READABLE)
+    secrets = list_hidden_texts(VALUES, READABLE)
 
     assert mask_text("the lock refused 8642", secrets) == "******"
     assert mask_text("ann cannot reach c0de-1", secrets) == "******"
@@ -127,11 +127,11 @@ def test_a_text_that_repeats_a_write_only_value_is_masked():
     ],
 )
 def test_a_repeated_value_is_found_however_it_is_written(value, text):
-    assert mask_text(text, hidden_texts({"pin": value}, {})) == "******"
+    assert mask_text(text, list_hidden_texts({"pin": value}, {})) == "******"
 
 
 def test_a_short_value_is_not_found_within_a_word_or_number():
-    secrets = hidden_texts({"pin": 42, "code": "ab"}, {})
+    secrets = list_hidden_texts({"pin": 42, "code": "ab"}, {})
 
     assert mask_text("about 1420", secrets) == "about 1420"
 

@@ -22,7 +22,13 @@ from deploy.checkup import (
 from deploy.checkup.findings import CHECK_SECONDS, Finding, RunbookSection, build_error_finding
 from deploy.checkup.processes import DAY_SECONDS, ProcessState, parse_metrics
 from deploy.platform.certificates import CertificateAuthority, create_authority_pem
-from libs.common.store_metrics import Bounds, Cluster, Peer, StreamContent, StreamReading
+from libs.common.store_metrics import (
+    StreamContent,
+    StreamLimits,
+    StreamReading,
+    StreamReplica,
+    StreamServers,
+)
 from tests.unit.docs.test_links import ROOT
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -38,7 +44,7 @@ def reading(held: int = 0, *, limit: int = 100, age: float = 0, **more: Any) -> 
     """Return a stream with `held` bytes whose first message is `age` seconds old."""
     state = StreamContent(messages=held, bytes=held, first_ts=NOW - timedelta(seconds=age))
     copies = 3 if "cluster" in more else 1
-    return StreamReading(state, Bounds(limit, copies), ts=NOW, **more)
+    return StreamReading(state, StreamLimits(limit, copies), ts=NOW, **more)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +58,20 @@ def reading(held: int = 0, *, limit: int = 100, age: float = 0, **more: Any) -> 
         ("DEAD", reading(1), {"dead letters"}),
         (
             "EVENTS",
-            reading(cluster=Cluster("a", [Peer("b", current=True), Peer("c", offline=True)])),
+            reading(
+                cluster=StreamServers(
+                    "a", [StreamReplica("b", current=True), StreamReplica("c", offline=True)]
+                )
+            ),
             {"stream EVENTS"},
         ),
         (
             "EVENTS",
-            reading(cluster=Cluster("a", [Peer("b", current=True), Peer("c", current=True)])),
+            reading(
+                cluster=StreamServers(
+                    "a", [StreamReplica("b", current=True), StreamReplica("c", current=True)]
+                )
+            ),
             {},
         ),
     ],

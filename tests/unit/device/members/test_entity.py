@@ -1,6 +1,6 @@
 """What every device has beside its TSL, and what a widget shows of it first."""
 
-from libs.common.things import LAST_DECLARED, LAST_MEMBER
+from libs.common.things import MAX_MEMBER_NUMBER, MAX_TSL_MEMBER_NUMBER
 from services.device.members.entity import (
     COMMON_MEMBERS,
     MAX_PROPERTIES,
@@ -18,8 +18,10 @@ def member(number: int, path: str, **given: object) -> Member:
 
 def test_numbers_are_kept_apart():
     """They are those that no member of a TSL gets, and stay what they are."""
-    assert all(LAST_DECLARED < number <= LAST_MEMBER for number in COMMON_MEMBERS.by_number)
-    assert {one.path: LAST_MEMBER - one.number for one in COMMON_MEMBERS.members} == {
+    assert all(
+        MAX_TSL_MEMBER_NUMBER < number <= MAX_MEMBER_NUMBER for number in COMMON_MEMBERS.by_number
+    )
+    assert {one.path: MAX_MEMBER_NUMBER - one.number for one in COMMON_MEMBERS.members} == {
         "@status": 0,
         "@location": 1,
         "@location.@latitude": 2,

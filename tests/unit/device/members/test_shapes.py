@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.things import LAST_DECLARED
+from libs.common.things import MAX_TSL_MEMBER_NUMBER
 from services.device.members.shapes import (
     MAX_PATH_LENGTH,
     Shape,
@@ -76,7 +76,7 @@ def test_children_know_their_parents():
 
 def test_members_without_a_number_are_omitted():
     """Numbers and the length of keys are limited."""
-    full = extend_shape({}, ((f"p{number}", "LONG") for number in range(LAST_DECLARED)))
-    assert len(full) == LAST_DECLARED
+    full = extend_shape({}, ((f"p{number}", "LONG") for number in range(MAX_TSL_MEMBER_NUMBER)))
+    assert len(full) == MAX_TSL_MEMBER_NUMBER
     assert extend_shape(full, [("one more", "LONG")]) is full
     assert of(**{"x" * (MAX_PATH_LENGTH + 1): 1}) == {}

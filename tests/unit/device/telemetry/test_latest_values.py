@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from libs.common.store.mongo import DUPLICATE_KEY, BulkFailed
+from libs.common.store.mongo import DUPLICATE_KEY_CODE, BulkFailed
 from services.device.telemetry.folded_values import (
     FoldedReports,
     ReportTuple,
@@ -40,13 +40,13 @@ def latest_values() -> LatestValues:
 
 async def test_conflicts_are_repeated_and_values_that_are_too_large_omitted() -> None:
     """The other writes of the batch count as written."""
-    documents: Any = FailingCollection({0: DUPLICATE_KEY, 2: min(TOO_LARGE_ERROR_CODES)})
+    documents: Any = FailingCollection({0: DUPLICATE_KEY_CODE, 2: min(TOO_LARGE_ERROR_CODES)})
     changes: Any = dict.fromkeys("abcd")
     assert await latest_values()._write(documents, changes) == (4, ["a"])
     assert documents.ordered == [False]
 
 
-@pytest.mark.parametrize("codes", [{0: NOT_PRIMARY}, {0: DUPLICATE_KEY, 1: NOT_PRIMARY}])
+@pytest.mark.parametrize("codes", [{0: NOT_PRIMARY}, {0: DUPLICATE_KEY_CODE, 1: NOT_PRIMARY}])
 async def test_other_faults_of_writes_are_raised(codes: dict[int, int]) -> None:
     """The batch is then delivered again."""
     documents: Any = FailingCollection(codes)
@@ -57,7 +57,7 @@ async def test_other_faults_of_writes_are_raised(codes: dict[int, int]) -> None:
 
 async def test_a_conflict_of_recomputed_values_is_no_success() -> None:
     """One conflict does not prevent the other replacements; another fault is raised."""
-    documents: Any = FailingCollection({1: DUPLICATE_KEY})
+    documents: Any = FailingCollection({1: DUPLICATE_KEY_CODE})
     changes: Any = ["a", "b"]
     assert not await latest_values()._replace_all(documents, changes)
     assert documents.ordered == [False]

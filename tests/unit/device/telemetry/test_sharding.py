@@ -13,7 +13,7 @@ from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from pymongo.errors import OperationFailure
 
-from libs.common.store.migrations import CLUSTERED
+from libs.common.store.migrations import CLUSTERED_OPTIONS
 from libs.common.store.mongo import Database, Document
 from services.device.telemetry.partitions import Partitions, history_key
 
@@ -78,7 +78,7 @@ class FakeRouter:
 
 
 MONGOS = {"msg": "isdbgrid", "isWritablePrimary": True}
-CREATED = ("create", NAME, CLUSTERED)
+CREATED = ("create", NAME, CLUSTERED_OPTIONS)
 SHARDED = ("shardCollection", f"thingway_device.{NAME}", {"key": {"_id": 1}})
 
 

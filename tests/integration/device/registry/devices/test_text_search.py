@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from libs.common.bus import Outbox
-from libs.common.store.mongo import contains_text, literal_pattern
+from libs.common.store.mongo import build_text_condition, literal_pattern
 from services.device import migrations
 from services.device.registry.devices.schemas import SearchDevices
 from services.device.registry.devices.search import build_query
@@ -87,7 +87,7 @@ async def test_names_and_keywords_are_found_as_they_are_written(
 ) -> None:
     """Whatever the alphabet and the case; of an SN as of a name; of few as of many."""
     for text in TEXTS:
-        named = {"name": contains_text(text)}
+        named = {"name": build_text_condition(text)}
         by_name = await plain(platform, named)
         serial = {"snKey": {"$regex": literal_pattern(text.upper())}}
         by_both = await plain(platform, {"$or": [named, serial]})
@@ -130,7 +130,7 @@ async def test_a_device_that_was_there_before_grams_is_found(
     """As it is, and through its grams when the migration has given it some."""
     devices = platform.database["devices"]
     await devices.update_many({}, {"$unset": {"grams": ""}})
-    expected = await plain(platform, {"name": contains_text("STRASSE")})
+    expected = await plain(platform, {"name": build_text_condition("STRASSE")})
     assert await ids(store, name="STRASSE") == (expected, len(expected))
     await migrations._store_ngrams(platform.mongo.database)
     assert await devices.count_documents({"grams": None}) == 0
