@@ -26,7 +26,7 @@ from bench.stack import ROOT, ready
 from bench.table import Row, median_value
 from deploy.local import programs
 from deploy.platform import ports, redis_server
-from libs.common.http import Service, create_app, ok, run_service, serve
+from libs.common.http import ServiceDescription, create_app, run_service, serve, wrap_success
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
@@ -208,7 +208,7 @@ async def serve_role(role: str) -> None:
 
     @get("/device/openapi/v1/devices/{device_id:int}", sync_to_thread=False)
     def device(request: Request[Any, Any, Any], device_id: FromPath[int]) -> Any:
-        return ok(request, RECORD | {"deviceId": device_id})
+        return wrap_success(request, RECORD | {"deviceId": device_id})
 
     @get("/check")
     async def check(request: Request[Any, Any, Any]) -> Response[None]:
@@ -219,7 +219,7 @@ async def serve_role(role: str) -> None:
         return Response(None, status_code=204, headers={PRINCIPAL_HEADER: signer.sign(principal)})
 
     app = create_app(
-        Service(
+        ServiceDescription(
             name=role,
             title=role,
             routes=[device, check],

@@ -24,7 +24,7 @@ from bench.platform import Platform
 from bench.table import Row
 from deploy.platform.openapi import OpenApiClient
 from libs.common.contracts.mqtt import WS_PATH, live_topic
-from libs.common.http.server import open_files
+from libs.common.http.server import get_open_files_limit
 from libs.common.mqtt import encode_packet
 
 DEVICES = 100
@@ -32,7 +32,7 @@ RATE = 10
 """Reports per second and device."""
 WARM, MEASURED = 3, 15
 """Seconds of warm-up and of measurement."""
-IDLE_SOCKETS = min(5000, open_files() // 20)
+IDLE_SOCKETS = min(5000, get_open_files_limit() // 20)
 LIMITS = json.dumps({"websockets": 2 * IDLE_SOCKETS, "eachWebsockets": 2 * IDLE_SOCKETS})
 ADDRESSES = 10
 """Client addresses; each may have an eighth of a gateway's pages."""

@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from deploy.platform.services import SERVICES as STARTED
 from libs.common.bus import Bus
 from libs.common.bus.nkeys import KeyKind, KeyPair
-from libs.common.http.guards import Guarded, list_guarded
+from libs.common.http.guards import GuardedOperation, list_guarded_operations
 from libs.common.identity import generate_keys
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import Redis, connect_redis
@@ -78,14 +78,14 @@ SERVICES: Mapping[str, Callable[[str], Litestar]] = {
 
 
 @cache
-def operations() -> list[tuple[str, Guarded]]:
+def operations() -> list[tuple[str, GuardedOperation]]:
     """What the services of the platform answer, each with its service."""
     served = {service.name for service in STARTED if service.upstream}
     return [
         (name, operation)
         for name, build in SERVICES.items()
         if name in served
-        for operation in list_guarded(build(generate_keys()[1]))
+        for operation in list_guarded_operations(build(generate_keys()[1]))
     ]
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from libs.common.http.document import finish
+from libs.common.http.document import complete_document
 from libs.common.identity import generate_keys
 from services.gateway.docs.document import ApiPart, extract_api, merge_documents
 from services.gateway.routes import ROUTES
@@ -33,7 +33,7 @@ def main() -> None:
 
 def _of(app: Any) -> dict[str, Any]:
     schema = app.openapi_schema.to_schema()
-    finish(schema, app)
+    complete_document(schema, app)
     return json.loads(json.dumps(schema, default=str))
 
 

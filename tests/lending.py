@@ -11,14 +11,14 @@ from unittest.mock import patch
 
 from litestar import Litestar
 
-from libs.common.http import Service, create_app, operations
+from libs.common.http import ServiceDescription, create_app, operations
 
 WIRINGS = tuple(f"services.{name}.app" for name in ("auth", "device", "management", "workflow"))
 
 
 @dataclass
 class Dependency:
-    """What a router was given (`provide`); of an application that is used again the newest."""
+    """What a router was given (`build_dependencies`); of a reused application the newest."""
 
     value: object
 
@@ -35,14 +35,14 @@ class Dependency:
 class Lent:
     """An application, and what its handlers are given."""
 
-    service: Service
+    service: ServiceDescription
     app: Litestar
     dependencies: Sequence[Dependency]
 
-    def renew(self, service: Service, dependencies: Sequence[Dependency]) -> Litestar:
+    def renew(self, service: ServiceDescription, dependencies: Sequence[Dependency]) -> Litestar:
         """Give the application the collaborators of a later build, and return it."""
         vars(self.service.verifier).update(vars(service.verifier))
-        for field in fields(Service):
+        for field in fields(ServiceDescription):
             if field.name != "verifier":
                 object.__setattr__(self.service, field.name, getattr(service, field.name))
         for old, new in zip(self.dependencies, dependencies, strict=True):
@@ -67,7 +67,7 @@ def lent(build: Callable[[], Litestar]) -> Iterator[Litestar]:
         dependencies.append(Dependency(value))
         return dependencies[-1].provider()
 
-    def create(service: Service) -> Litestar:
+    def create(service: ServiceDescription) -> Litestar:
         nonlocal found
         if found is None:
             found = Lent(service, create_app(service), dependencies)

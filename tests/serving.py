@@ -8,7 +8,7 @@ from typing import Any
 import uvicorn
 
 from libs.common.http.protocol import BoundedProtocol
-from libs.common.http.server import listen
+from libs.common.http.server import open_listening_socket
 
 
 @contextlib.asynccontextmanager
@@ -25,7 +25,7 @@ async def serving(
         date_header=False, timeout_graceful_shutdown=1, proxy_headers=False, ws=websocket,
         timeout_keep_alive=keep_alive, headers=list(headers),
     )  # fmt: skip
-    server, listener = uvicorn.Server(config), listen("127.0.0.1", 0)
+    server, listener = uvicorn.Server(config), open_listening_socket("127.0.0.1", 0)
     task = asyncio.create_task(server._serve([listener]))
     while not server.started:
         await asyncio.sleep(0.005)

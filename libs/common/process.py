@@ -14,7 +14,7 @@ from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus, Outbox, RpcClient
 from libs.common.bus.connection import START_SECONDS
-from libs.common.http import provide
+from libs.common.http import build_dependencies
 from libs.common.http.guards import applications
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import run_in_background
@@ -58,7 +58,7 @@ def create_routers(
 
     Only applications may call the operations of `open_api`; `others` have their own guards.
     """
-    dependencies = provide(handlers)
+    dependencies = build_dependencies(handlers)
     return [
         Router("/", guards=[applications], route_handlers=open_api, dependencies=dependencies),
         Router("/", route_handlers=others, dependencies=dependencies),

@@ -8,7 +8,7 @@ from litestar import Litestar, Router
 
 from libs.common.bus import Bus
 from libs.common.device_client import DeviceClient
-from libs.common.http import Service, create_app, provide, serve
+from libs.common.http import ServiceDescription, build_dependencies, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import run_in_background
 from libs.common.limits.tenants import UsageCollector
@@ -120,11 +120,11 @@ def build_app(
         core.hashes.close()
 
     return create_app(
-        Service(
+        ServiceDescription(
             name="auth",
             title="Thingway authentication",
             routes=[
-                Router("/", route_handlers=handlers, dependencies=provide(dependencies))
+                Router("/", route_handlers=handlers, dependencies=build_dependencies(dependencies))
                 for handlers, dependencies in (
                     ([issue_token, sign_in], construct_sign_in(core)),
                     ([users.ACCOUNT_ROUTER, users.USER_ROUTER], user_handlers),

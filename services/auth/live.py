@@ -11,7 +11,7 @@ from libs.common.bus import RpcServer
 from libs.common.contracts.mqtt import WS_PATH, LivePages, LoginRef, live_user
 from libs.common.errors import Unauthenticated
 from libs.common.http import RequestPrincipal
-from libs.common.http.console import NOT_KEPT, ResponseModel, get
+from libs.common.http.console import NO_STORE_HEADERS, ResponseModel, get
 from libs.common.http.guards import users
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
@@ -87,7 +87,7 @@ def build_broker_info(public_mqtt_url: str) -> BrokerInfo:
     return BrokerInfo(ws_path=WS_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts"))
 
 
-@get("/web/credentials", guards=[users], response_headers=NOT_KEPT)
+@get("/web/credentials", guards=[users], response_headers=NO_STORE_HEADERS)
 async def get_live_credentials(
     principal: RequestPrincipal, live_passwords: NamedDependency[LivePasswordService]
 ) -> LiveCredentials:

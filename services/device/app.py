@@ -6,7 +6,7 @@ from litestar.types import ASGIApp
 
 from libs.common.bus import UPLINK, Bus, RpcServer
 from libs.common.bus.streams import find_uplink_streams
-from libs.common.http import Service, create_app, serve
+from libs.common.http import ServiceDescription, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.process import (
     PackageParts,
@@ -101,7 +101,7 @@ def build_app(foundation: Foundation, system: Bus, uplinks: Sequence[str] = (UPL
         ),
     ]
     app = create_app(
-        Service(
+        ServiceDescription(
             name="device",
             title="Thingway device open API",
             routes=collect_routers(parts),

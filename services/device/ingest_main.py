@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from libs.common.bus.streams import add_missing_stream_settings, create_uplink_streams
-from libs.common.http import Service, create_app, run_service, serve
+from libs.common.http import ServiceDescription, create_app, run_service, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.process import PackageParts, run_packages, wait_for_store
 from services.device.alarms.wiring import wire_trigger
@@ -57,7 +57,7 @@ async def main() -> None:
         await wait_for_store("NATS", lambda: add_missing_stream_settings(bus.js, replicas))
         ingest, parts = build_ingest(foundation, streams)
         app = create_app(
-            Service(
+            ServiceDescription(
                 name="device-ingest",
                 title="Thingway ingest",
                 routes=[],

@@ -8,7 +8,7 @@ from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 from litestar import Litestar
 
 from libs.common.bus import Bus
-from libs.common.http.server import open_files
+from libs.common.http.server import get_open_files_limit
 from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader, RejectedLogins
@@ -108,7 +108,7 @@ async def create_gateway(
     )
     signer = HeaderSigner(settings.internal_private_key)
     connections = AddressConnections(
-        proxies, min(settings.address_connections, max(1, open_files() // 4))
+        proxies, min(settings.address_connections, max(1, get_open_files_limit() // 4))
     )
     listeners = _certificate_listeners(settings, connections)
     return Gateway(
@@ -179,7 +179,7 @@ def _create_rate_limiters(redis: Redis, settings: GatewaySettings) -> RateLimite
 
 def _compute_capacity(settings: GatewaySettings) -> ProcessCapacity:
     """Return the process's capacity for its open-file limit; a poll opens two files."""
-    files = open_files()
+    files = get_open_files_limit()
     return ProcessCapacity(
         requests=settings.upstream_requests,
         polls=min(settings.upstream_polls, files // 3),

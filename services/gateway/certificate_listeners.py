@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from libs.common.http.protocol import HEAD_TIMEOUT
-from libs.common.http.server import listen
+from libs.common.http.protocol import HEAD_TIMEOUT_SECONDS
+from libs.common.http.server import open_listening_socket
 from libs.common.identity.header import PassSigner
 from libs.common.limits.tenants import SlotLimit
 from libs.common.mqtt import PacketError, find_connect_end, read_connect
@@ -52,7 +52,9 @@ class MqttListener:
         """Accept connections; raise OSError if the port is in use."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(
-            lambda: MqttClientConnection(self), sock=listen(host, port), ssl=tls.context
+            lambda: MqttClientConnection(self),
+            sock=open_listening_socket(host, port),
+            ssl=tls.context,
         )
         try:
             yield
@@ -99,7 +101,9 @@ class MqttClientConnection(TunnelEnd):
             return
         self._slot_limit = slot_limit
         self._listener.clients.add(self)
-        self._timer = asyncio.get_running_loop().call_later(HEAD_TIMEOUT, self.transport.abort)
+        self._timer = asyncio.get_running_loop().call_later(
+            HEAD_TIMEOUT_SECONDS, self.transport.abort
+        )
 
     def data_received(self, data: bytes) -> None:
         """Wait for the CONNECT, then forward data."""
@@ -229,7 +233,7 @@ class NatsListener:
             self._open.add(task)
             task.add_done_callback(self._open.discard)
 
-        server = await asyncio.start_server(accept, sock=listen(host, port))
+        server = await asyncio.start_server(accept, sock=open_listening_socket(host, port))
         try:
             yield
         finally:
@@ -245,7 +249,7 @@ class NatsListener:
             client[1].close()
             return
         try:
-            async with asyncio.timeout(HEAD_TIMEOUT):
+            async with asyncio.timeout(HEAD_TIMEOUT_SECONDS):
                 server = await self._connect_client(client, tls)
             await asyncio.gather(
                 _copy_until_closed(client[0], server[1]), _copy_until_closed(server[0], client[1])

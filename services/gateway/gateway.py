@@ -17,8 +17,8 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.errors import OUR_FAULT, Forbidden, HeaderTooLarge, ThingwayError, TooManyRequests
 from libs.common.http.request import (
-    REQUEST_ID,
     REQUEST_ID_HEADER,
+    REQUEST_ID_KEY,
     assign_request_id,
     log_failure,
     log_rejection,
@@ -252,7 +252,7 @@ class Gateway:
 def _assign_new_request_id(scope: HTTPScope) -> str:
     """Assign a new request id, also if the client sent one; return it."""
     extra: dict[str, Any] = scope  # type: ignore[assignment]
-    extra[REQUEST_ID] = new_request_id()
+    extra[REQUEST_ID_KEY] = new_request_id()
     return assign_request_id(scope)
 
 

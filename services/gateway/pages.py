@@ -19,18 +19,18 @@ from yarl import URL
 from libs.common.contracts.mqtt import WS_PATH
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.app import (
-    CHECK_TIMEOUT,
+    CHECK_TIMEOUT_SECONDS,
     NOT_READY,
     OK,
     VERSION_HEADER,
-    Check,
     HttpApplication,
+    ReadinessCheck,
     check_all,
     is_ready,
 )
-from libs.common.http.failures import HANDLERS
+from libs.common.http.failures import EXCEPTION_HANDLERS
 from libs.common.http.request import HttpRequest
-from libs.common.http.static import YEAR, StaticDocument
+from libs.common.http.static import YEAR_SECONDS, StaticDocument
 from libs.common.telemetry import Telemetry
 from libs.common.version import VERSION
 from services.gateway.docs.catalogue import DocumentCache
@@ -51,10 +51,10 @@ STATES_CACHE_SECONDS = 1.0
 """Seconds for which the states of dependencies are cached."""
 
 
-def create_service_check(session: ClientSession, base: URL) -> Check:
+def create_service_check(session: ClientSession, base: URL) -> ReadinessCheck:
     """Return a check that a service is ready; the check returns its version."""
 
-    timeout = ClientTimeout(total=CHECK_TIMEOUT)
+    timeout = ClientTimeout(total=CHECK_TIMEOUT_SECONDS)
 
     async def check() -> str | None:
         async with session.get(base / "readyz", timeout=timeout) as answer:
@@ -68,7 +68,7 @@ def create_service_check(session: ClientSession, base: URL) -> Check:
 class ReadinessCache:
     """The cached state by dependency: `ok`, `ok: 0.2.0` for a service, or a failure."""
 
-    def __init__(self, checks: Mapping[str, Check]) -> None:
+    def __init__(self, checks: Mapping[str, ReadinessCheck]) -> None:
         self._checks = checks
         self._states: dict[str, str] = {}
         self._at = float("-inf")
@@ -114,7 +114,7 @@ class ConsoleFiles:
         """The service worker, which browsers request each time, because it lists the files of this
         build."""
         self.assets = {
-            path.name: _read_page(path, YEAR)
+            path.name: _read_page(path, YEAR_SECONDS)
             for path in (built / "assets").glob("*")
             if path.suffix in _MEDIA_TYPES
         }
@@ -159,7 +159,7 @@ def create_pages_application(
             *_create_documentation_handlers(catalogue),
             reject_plain_request,
         ],
-        exception_handlers=HANDLERS,
+        exception_handlers=EXCEPTION_HANDLERS,
         lifespan=[lifespan],
         openapi_config=None,
         logging_config=None,

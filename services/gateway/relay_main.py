@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from libs.common.bus import Bus, RpcClient
-from libs.common.http import Service, create_app, run_service, serve
-from libs.common.http.app import Check
+from libs.common.http import ServiceDescription, create_app, run_service, serve
+from libs.common.http.app import ReadinessCheck
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.users import UserTenants
 from libs.common.jobs import run_in_background
@@ -46,8 +46,11 @@ async def main() -> None:
 
 
 def _create_service(
-    settings: RelaySettings, relay: MessageRelay, checks: Mapping[str, Check], telemetry: Telemetry
-) -> Service:
+    settings: RelaySettings,
+    relay: MessageRelay,
+    checks: Mapping[str, ReadinessCheck],
+    telemetry: Telemetry,
+) -> ServiceDescription:
     @asynccontextmanager
     async def lifespan() -> AsyncIterator[None]:
         async with run_in_background(relay.relay_forever()):
@@ -55,7 +58,7 @@ def _create_service(
             yield
             await relay.stop()
 
-    return Service(
+    return ServiceDescription(
         name="gateway-bus",
         title="Thingway relay",
         routes=[],

@@ -28,7 +28,12 @@ from libs.common.errors import (
     Unavailable,
 )
 from libs.common.http.protocol import encode_response
-from libs.common.http.request import LONGEST_CREDENTIAL, bearer_token, log_rejection, new_request_id
+from libs.common.http.request import (
+    MAX_CREDENTIAL_LENGTH,
+    bearer_token,
+    log_rejection,
+    new_request_id,
+)
 from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER, HeaderSigner, Kind, Principal
 from libs.common.identity.tokens import token_hash
 from libs.common.limits.tenants import HeldSlots
@@ -136,7 +141,7 @@ class WebSocketHandshake:
         for part in self.query.decode("latin-1").split("&"):
             name, _, value = part.partition("=")
             if unquote_plus(name).lower() == TOKEN_PARAMETER:
-                text = unquote_plus(value)[:LONGEST_CREDENTIAL].strip()
+                text = unquote_plus(value)[:MAX_CREDENTIAL_LENGTH].strip()
                 word, _, rest = text.partition(" ")
                 return (rest.strip() if word.lower() == "bearer" else text) or None
         return None

@@ -10,7 +10,7 @@ from libs.common.contracts.integrations import GetIntegrations, Manifest
 from libs.common.contracts.mqtt import WS_PATH
 from libs.common.contracts.names import DescribeIntegrations, ReadResource
 from libs.common.device_client import DeviceClient
-from libs.common.http import Service, create_app, serve
+from libs.common.http import ServiceDescription, create_app, serve
 from libs.common.http.outgoing import parse_networks
 from libs.common.identity import HeaderVerifier
 from libs.common.identity.grants import GrantReader
@@ -90,7 +90,7 @@ def build_app(
             yield
 
     return create_app(
-        Service(
+        ServiceDescription(
             name="management",
             title="Thingway management",
             routes=[

@@ -30,7 +30,7 @@ from libs.common.contracts.names import (
 )
 from libs.common.device_client import DeviceClient
 from libs.common.errors import Forbidden, InvalidInput, NotFound, Unavailable
-from libs.common.http import RequestPrincipal, provide
+from libs.common.http import RequestPrincipal, build_dependencies
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
 from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
@@ -381,6 +381,6 @@ def create_router(integrations: IntegrationService) -> Router:
     return route_operations(
         globals(),
         "/integration",
-        dependencies=provide(IntegrationHandlers(integrations)),
+        dependencies=build_dependencies(IntegrationHandlers(integrations)),
         tags=["Integrations"],
     )

@@ -26,7 +26,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.limits import LARGEST_FILE, LARGEST_LIBRARY
 from libs.common.contracts.names import PART_BYTES, FilePart, ReadResource
 from libs.common.errors import InvalidInput, NotFound, TooLarge, TooManyRequests, UnsupportedMedia
-from libs.common.http import HttpRequest, RequestPrincipal, provide
+from libs.common.http import HttpRequest, RequestPrincipal, build_dependencies
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import users
 from libs.common.http.operations import route_operations
@@ -395,6 +395,6 @@ def create_router(resources: ResourceService) -> Router:
     return route_operations(
         globals(),
         "/resource",
-        dependencies=provide(ResourceHandlers(resources)),
+        dependencies=build_dependencies(ResourceHandlers(resources)),
         tags=["Resources"],
     )

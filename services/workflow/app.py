@@ -8,7 +8,7 @@ from functools import partial
 from litestar import Litestar, Router
 
 from libs.common.contracts.limits import UsageRequest
-from libs.common.http import Service, create_app, serve
+from libs.common.http import ServiceDescription, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import run_in_background
 from libs.common.limits.tenants import Usage, report_usage
@@ -92,7 +92,7 @@ def build_app(core: WorkflowPackages) -> Litestar:
         component_router(ComponentHandlers(nodes.registry, Editors(clients.rpc))),
     ]
     return create_app(
-        Service(
+        ServiceDescription(
             name="workflow",
             title="Thingway workflows",
             routes=[

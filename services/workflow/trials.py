@@ -14,7 +14,7 @@ from msgspec import UNSET
 from libs.common.clock import now_ms
 from libs.common.envelope import Answer
 from libs.common.errors import InvalidInput
-from libs.common.http import HttpRequest, RequestPrincipal, get_principal, provide
+from libs.common.http import HttpRequest, RequestPrincipal, build_dependencies, get_principal
 from libs.common.http.console import ResponseModel, post
 from libs.common.http.guards import allow_holders
 from libs.common.http.ids import Id
@@ -335,4 +335,4 @@ class TrialHandlers:
 
 def trial_router(handlers: TrialHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return route_operations(globals(), "/flows", dependencies=provide(handlers))
+    return route_operations(globals(), "/flows", dependencies=build_dependencies(handlers))

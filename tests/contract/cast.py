@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from libs.common.http.guards import WEBSOCKET, Guarded
+from libs.common.http.guards import WEBSOCKET, GuardedOperation
 from libs.common.identity.functions import Function
 from libs.common.things import DIRECT_INTEGRATION
 from tests import apps
@@ -69,18 +69,18 @@ BODIES: dict[str, Any] = {
 
 
 @cache
-def list_operations() -> list[tuple[str, Guarded]]:
+def list_operations() -> list[tuple[str, GuardedOperation]]:
     """Every operation of users, applications and devices, with its service."""
     return [one for one in apps.operations() if one[1].path not in PRIVATE]
 
 
 @cache
-def list_requests() -> list[Guarded]:
+def list_requests() -> list[GuardedOperation]:
     """Those that are no sockets."""
     return [one for _, one in list_operations() if one.method != WEBSOCKET]
 
 
-def name_of(operation: Guarded) -> str:
+def name_of(operation: GuardedOperation) -> str:
     """`GET /user`."""
     return f"{operation.method} {operation.path}"
 
@@ -119,7 +119,7 @@ class Cast:
         await self.admin.set_menu_ids(self.role, ids)
 
     async def ask(
-        self, operation: Guarded, *, token: str = "", known: bool, **more: Any
+        self, operation: GuardedOperation, *, token: str = "", known: bool, **more: Any
     ) -> httpx.Response:
         """Call an operation on what there is (`known`), or not; the answer has a request id."""
         granted = {

@@ -7,7 +7,7 @@ import httpx
 import pytest
 import schemathesis
 
-from libs.common.http.guards import Guarded
+from libs.common.http.guards import GuardedOperation
 from libs.common.identity import Kind
 from tests.contract.cast import list_requests, name_of
 from tests.contract.test_matrix import OPEN
@@ -32,7 +32,7 @@ def document(platform: Platform) -> Json:
     return dict(httpx.get(f"{platform.base_url}/openapi.json").raise_for_status().json())
 
 
-def due(operation: Guarded) -> list[dict[str, list[str]]]:
+def due(operation: GuardedOperation) -> list[dict[str, list[str]]]:
     """The security of an operation as its guard has it."""
     guard = operation.guard
     if guard is None:
@@ -82,7 +82,7 @@ def test_operation_is_documented(document: Json, subtests: pytest.Subtests) -> N
             _check_documented(document, operation)
 
 
-def _check_documented(document: Json, operation: Guarded) -> None:
+def _check_documented(document: Json, operation: GuardedOperation) -> None:
     if name_of(operation) in UNDOCUMENTED:
         assert operation.method.lower() not in document["paths"].get(operation.path, {})
         return

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from libs.common.http.guards import Guarded
+from libs.common.http.guards import GuardedOperation
 from libs.common.http.request import MAX_LOG_LINES_PER_SECOND
 from libs.common.identity import Kind
 from libs.common.things import DIRECT_INTEGRATION
@@ -55,7 +55,7 @@ class Sweep:
     failed: set[str] = field(default_factory=set)
     """Request ids of failures that the log must have."""
 
-    def credentials(self, operation: Guarded) -> dict[str, Any]:
+    def credentials(self, operation: GuardedOperation) -> dict[str, Any]:
         """What lets the most powerful caller in."""
         kind = operation.guard.kind if operation.guard else None
         if kind is Kind.DEVICE:
@@ -148,7 +148,7 @@ async def test_answers_of_no_operation_are_sound(sweep: Sweep, subtests: pytest.
     await sweep.find_failures()
 
 
-def _operation(place: Place) -> Guarded:
+def _operation(place: Place) -> GuardedOperation:
     return next(
         one for one in list_requests() if (one.method, one.path) == (place.method, place.path)
     )
@@ -334,7 +334,7 @@ def _put(body: Any, steps: tuple[str | int, ...], value: Any) -> Any:
 class Request:
     """A request that names what the victim has wherever the operation takes an id."""
 
-    operation: Guarded
+    operation: GuardedOperation
     path: str
     params: dict[str, str]
     body: Any
@@ -413,7 +413,7 @@ async def _ask_as(stranger: Any, request: Request, sweep: Sweep) -> httpx.Respon
     return answer
 
 
-def _is_answered(operation: Guarded, stranger: Any) -> bool:
+def _is_answered(operation: GuardedOperation, stranger: Any) -> bool:
     """Whether an operation is for that kind of caller; `test_matrix` refuses it to others."""
     if operation.guard is None or stranger is None:
         return operation.guard is None

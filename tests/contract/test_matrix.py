@@ -11,7 +11,7 @@ import aiohttp
 import httpx
 import pytest
 
-from libs.common.http.guards import WEBSOCKET, Guard, Guarded
+from libs.common.http.guards import WEBSOCKET, Guard, GuardedOperation
 from libs.common.identity import Kind
 from libs.common.identity.functions import Function
 from services.gateway.routes import CredentialType, RouteTable
@@ -70,7 +70,7 @@ def seen(answer: httpx.Response) -> Seen:
             return Seen.FAILED if status >= 500 else Seen.IN
 
 
-def guarded(*, sockets: bool = False) -> list[tuple[Guarded, Guard]]:
+def guarded(*, sockets: bool = False) -> list[tuple[GuardedOperation, Guard]]:
     """Operations with a guard: requests or sockets."""
     return [
         (one, one.guard)
@@ -79,9 +79,9 @@ def guarded(*, sockets: bool = False) -> list[tuple[Guarded, Guard]]:
     ]
 
 
-def operations_of_users() -> dict[frozenset[Function], list[tuple[Guarded, Guard]]]:
+def operations_of_users() -> dict[frozenset[Function], list[tuple[GuardedOperation, Guard]]]:
     """Operations of users, by the functions that let somebody in."""
-    found: dict[frozenset[Function], list[tuple[Guarded, Guard]]] = defaultdict(list)
+    found: dict[frozenset[Function], list[tuple[GuardedOperation, Guard]]] = defaultdict(list)
     for operation, guard in guarded():
         if guard.kind is Kind.USER:
             found[frozenset(guard.functions)].append((operation, guard))
@@ -132,7 +132,7 @@ async def test_every_operation_with_every_caller(cast: Cast, subtests: pytest.Su
             await _check_callers(cast, operation, guard)
 
 
-async def _check_callers(cast: Cast, operation: Guarded, guard: Guard) -> None:
+async def _check_callers(cast: Cast, operation: GuardedOperation, guard: Guard) -> None:
     assert seen(await cast.ask(operation, known=True)) is Seen.STRANGER
     for caller, token, kind, super_admin in (
         ("application token", cast.api.token, Kind.APPLICATION, False),
@@ -194,7 +194,7 @@ async def test_matrix_of_websockets(cast: Cast, subtests: pytest.Subtests) -> No
             await _check_socket(cast, operation, guard)
 
 
-async def _check_socket(cast: Cast, operation: Guarded, guard: Guard) -> None:
+async def _check_socket(cast: Cast, operation: GuardedOperation, guard: Guard) -> None:
     callers = (
         ("", Seen.FORBIDDEN),
         ("no-such-token", Seen.FORBIDDEN),
@@ -219,7 +219,7 @@ async def test_open_operations_read_no_credential(operation: str, cast: Cast) ->
     method, path = operation.split(" ")
     answers = set()
     for token in ("", "no-such-token", cast.api.token, cast.powerless.token):
-        answer = await cast.ask(Guarded(method, path, None), token=token, known=False)
+        answer = await cast.ask(GuardedOperation(method, path, None), token=token, known=False)
         answers.add(answer.status_code)
     assert len(answers) == 1
     assert max(answers) < 500

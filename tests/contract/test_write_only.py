@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from libs.common.http.guards import Guarded
+from libs.common.http.guards import GuardedOperation
 from tests.contract.cast import BODIES, Cast, list_requests, name_of
 from tests.contract.test_every_operation import Sweep
 from tests.e2e.platform import Platform
@@ -21,13 +21,13 @@ DELIVERY = "GET /ingest/v1/{sn}/commands"
 READS = re.compile("search|aggregate|status|export|describe|check|count|test$|statistic|list")
 
 
-def _is_read(operation: Guarded) -> bool:
+def _is_read(operation: GuardedOperation) -> bool:
     return operation.method == "GET" or (
         operation.method == "POST" and READS.search(operation.path) is not None
     )
 
 
-def _fields(document: dict[str, Any], operation: Guarded) -> set[str]:
+def _fields(document: dict[str, Any], operation: GuardedOperation) -> set[str]:
     """Return the names in the body of an operation."""
     found = document["paths"].get(operation.path, {}).get(operation.method.lower(), {})
     schema = str(found.get("requestBody", ""))

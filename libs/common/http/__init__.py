@@ -1,27 +1,27 @@
 """HTTP services: applications, the server, requests and answers."""
 
-from libs.common.http.app import Service, create_app
-from libs.common.http.open_api import REJECTIONS
-from libs.common.http.operations import provide
+from libs.common.http.app import ServiceDescription, create_app
+from libs.common.http.open_api import OPEN_API_ERROR_RESPONSES
+from libs.common.http.operations import build_dependencies
 from libs.common.http.request import (
     HttpRequest,
     RequestCaller,
     RequestPrincipal,
     get_principal,
-    ok,
+    wrap_success,
 )
 from libs.common.http.server import run_service, serve
 
 __all__ = [
-    "REJECTIONS",
+    "OPEN_API_ERROR_RESPONSES",
     "HttpRequest",
     "RequestCaller",
     "RequestPrincipal",
-    "Service",
+    "ServiceDescription",
+    "build_dependencies",
     "create_app",
     "get_principal",
-    "ok",
-    "provide",
     "run_service",
     "serve",
+    "wrap_success",
 ]

@@ -30,11 +30,11 @@ from libs.common.http.document import (
     StructDescriptions,
     operation_id,
 )
-from libs.common.http.failures import HANDLERS
+from libs.common.http.failures import EXCEPTION_HANDLERS
 from libs.common.http.ids import ID_DECODERS, IdSchemas
-from libs.common.http.middleware import RequestContext, Turns
+from libs.common.http.middleware import ConcurrencyLimits, RequestContext
 from libs.common.http.request import (
-    REQUESTS,
+    REQUEST_SCOPES,
     assign_request_id,
     normalize_method,
     request_caller,
@@ -46,17 +46,17 @@ from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 
-Check = Callable[[], Awaitable[str | None]]
+ReadinessCheck = Callable[[], Awaitable[str | None]]
 """Raises an error if a dependency is not ready; may return details if it is."""
 
 OK, NOT_READY = "ok", "not ready"
 VERSION_HEADER = "X-Thingway-Version"
 """Header of `/readyz`: the version of the process."""
-CHECK_TIMEOUT = 2.0
-MAX_BODY = 8 * 1024 * 1024
+CHECK_TIMEOUT_SECONDS = 2.0
+MAX_BODY_BYTES = 8 * 1024 * 1024
 """Maximum bytes of a request body."""
 
-_up = measures.get_meter("thingway").create_gauge(
+_dependency_up_gauge = measures.get_meter("thingway").create_gauge(
     "thingway_dependency_up", description="1 while a dependency of a service is ready, else 0"
 )
 
@@ -71,7 +71,7 @@ class HttpApplication(Litestar):
         send: Send | LifeSpanSend,
     ) -> None:
         """Answer a request, or run the lifespan of the process."""
-        if scope["type"] in REQUESTS:
+        if scope["type"] in REQUEST_SCOPES:
             assign_request_id(
                 cast("Scope", scope)
             )  # here, because unknown paths and methods need an id too
@@ -81,7 +81,7 @@ class HttpApplication(Litestar):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Service:
+class ServiceDescription:
     """The description of a service, from which `create_app` builds it."""
 
     name: str
@@ -89,14 +89,14 @@ class Service:
     routes: Sequence[ControllerRouterHandler]
     verifier: HeaderVerifier
     telemetry: Telemetry
-    checks: Mapping[str, Check] = field(default_factory=dict)
+    checks: Mapping[str, ReadinessCheck] = field(default_factory=dict)
     public_paths: frozenset[str] = frozenset()
     """Paths that need no principal; one that ends with `/` includes all paths below it."""
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
     """Runs around the lifespan of the service."""
 
 
-def create_app(service: Service) -> Litestar:
+def create_app(service: ServiceDescription) -> Litestar:
     """Return the ASGI application of `service`."""
 
     @asynccontextmanager
@@ -107,14 +107,14 @@ def create_app(service: Service) -> Litestar:
         async with service.lifespan():
             yield
 
-    turns = Turns()
+    turns = ConcurrencyLimits()
     config = AppConfig(
         route_handlers=[*service.routes, *_operations(service)],
         dependencies={
             "principal": Provide(request_principal, sync_to_thread=False),
             "caller": Provide(request_caller, sync_to_thread=False),
         },
-        exception_handlers=HANDLERS,
+        exception_handlers=EXCEPTION_HANDLERS,
         lifespan=[lifespan],
         type_decoders=ID_DECODERS,
         plugins=[IdSchemas(), ConstraintSchemas(), StructDescriptions()],
@@ -126,14 +126,14 @@ def create_app(service: Service) -> Litestar:
             operation_id_creator=operation_id,
             use_handler_docstrings=True,
         ),
-        request_max_body_size=MAX_BODY,
+        request_max_body_size=MAX_BODY_BYTES,
         middleware=[lambda app: RequestContext(app, service.verifier, service.public_paths, turns)],
         logging_config=None,
     )
     return HttpApplication.from_config(config)
 
 
-def _operations(service: Service) -> list[ControllerRouterHandler]:
+def _operations(service: ServiceDescription) -> list[ControllerRouterHandler]:
     @get("/healthz", include_in_schema=False, sync_to_thread=False)
     def healthz() -> dict[str, str]:
         return {"status": "ok", "version": VERSION}
@@ -154,19 +154,19 @@ def _operations(service: Service) -> list[ControllerRouterHandler]:
     return [healthz, readyz, metrics]
 
 
-async def check_all(service: str, checks: Mapping[str, Check]) -> dict[str, str]:
+async def check_all(service: str, checks: Mapping[str, ReadinessCheck]) -> dict[str, str]:
     """Return the state of each dependency, and update its metric."""
     found = await asyncio.gather(*map(run_check, checks.values()))
     states = dict(zip(checks, found, strict=True))
     for name, state in states.items():
-        _up.set(is_ready(state), {"service": service, "dependency": name})
+        _dependency_up_gauge.set(is_ready(state), {"service": service, "dependency": name})
     return states
 
 
-async def run_check(check: Check) -> str:
+async def run_check(check: ReadinessCheck) -> str:
     """Return `ok`, `ok: …`, or the failure of a dependency within two seconds."""
     try:
-        async with asyncio.timeout(CHECK_TIMEOUT):
+        async with asyncio.timeout(CHECK_TIMEOUT_SECONDS):
             more = await check()
     except Exception as error:  # noqa: BLE001 - after any error, the service is not ready
         return f"{NOT_READY}: {type(error).__name__}: {error}"

@@ -14,19 +14,19 @@ from libs.common.clock import to_ms
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.ids import Id
-from libs.common.http.open_api import SENTENCES
+from libs.common.http.open_api import ERROR_DESCRIPTIONS
 from libs.common.http.operations import ConsoleOperation
-from libs.common.http.streaming import Streamed
+from libs.common.http.streaming import StreamedAnswer
 
 T = TypeVar("T")
 
-LARGEST_PAGE = 100_000
+MAX_PAGE_ROWS = 100_000
 """Maximum rows of a page, to which greater sizes are reduced: consoles request 99999 or 999999 rows
 to get all."""
-DEFAULT_PAGE = 10
+DEFAULT_PAGE_ROWS = 10
 MAX_SORTS = 8
 
-Ids = Annotated[list[Id], msgspec.Meta(max_length=LARGEST_PAGE)]
+Ids = Annotated[list[Id], msgspec.Meta(max_length=MAX_PAGE_ROWS)]
 
 
 def parse_name(text: str, field: str = "name", maximum: int | None = None) -> str:
@@ -41,7 +41,7 @@ def parse_name(text: str, field: str = "name", maximum: int | None = None) -> st
     return name
 
 
-def name_rule(maximum: int) -> msgspec.Meta:
+def name_constraint(maximum: int) -> msgspec.Meta:
     """Return the rule of a name: not all blank, and at most `maximum` characters."""
     return msgspec.Meta(
         min_length=1,
@@ -74,7 +74,7 @@ class ResponseModel(msgspec.Struct, omit_defaults=True, kw_only=True):
         return cls(**values, **more)
 
 
-_TEXT = (str, str | None)
+_TEXT_TYPES = (str, str | None)
 
 
 @cache
@@ -82,7 +82,7 @@ def _shared_fields(kind: type[ResponseModel], source: type) -> list[tuple[str, b
     """Return the common fields, and whether each is a text field."""
     source_names = {*dir(source), *getattr(source, "__struct_fields__", ())}
     return [
-        (field.name, field.type in _TEXT)
+        (field.name, field.type in _TEXT_TYPES)
         for field in msgspec.structs.fields(kind)
         if field.name in source_names
     ]
@@ -117,7 +117,7 @@ class Sort(msgspec.Struct):
 class PageRequest(msgspec.Struct, kw_only=True):
     """Base of search bodies. Unknown fields are ignored, because clients send such fields."""
 
-    largest: ClassVar[int] = LARGEST_PAGE
+    largest: ClassVar[int] = MAX_PAGE_ROWS
     """Maximum rows of a page."""
 
     page_size: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -138,7 +138,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
     @property
     def size(self) -> int:
         """Return the rows of the page."""
-        return self.page_size or DEFAULT_PAGE
+        return self.page_size or DEFAULT_PAGE_ROWS
 
     @property
     def number(self) -> int:
@@ -165,7 +165,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
         """
         order: dict[str, int] = {}
         for at, sort in enumerate(self.sorts or ()):
-            column = columns.get(_snake(sort.property))
+            column = columns.get(_to_snake_case(sort.property))
             if column is None:
                 sortable = ", ".join(columns)
                 raise InvalidInput(f"must be one of {sortable}", field=f"sorts[{at}].property")
@@ -191,14 +191,16 @@ class PageRequest(msgspec.Struct, kw_only=True):
         """Return the page if one was requested, else the plain list."""
         return self.page(rows, total) if self.is_paged else list(rows)
 
-    def streamed(self, rows: AsyncGenerator[T, None], total: int) -> Streamed[list[T] | Page[T]]:
+    def streamed(
+        self, rows: AsyncGenerator[T, None], total: int
+    ) -> StreamedAnswer[list[T] | Page[T]]:
         """Return the answer of `listed` for rows that are read while it is sent."""
-        return Streamed(self.listed([], total), rows)
+        return StreamedAnswer(self.listed([], total), rows)
 
-    def streamed_page(self, rows: AsyncGenerator[T, None], total: int) -> Streamed[Page[T]]:
+    def streamed_page(self, rows: AsyncGenerator[T, None], total: int) -> StreamedAnswer[Page[T]]:
         """Return a page, even if none was requested, of rows that are read while it is sent."""
         page: Page[T] = Page(page_size=self.size, page_number=self.number, total=total, content=[])
-        return Streamed(page, rows)
+        return StreamedAnswer(page, rows)
 
     def select_page(self, rows: Sequence[T]) -> list[T] | Page[T]:
         """Return the requested page of the whole list `rows`."""
@@ -207,25 +209,25 @@ class PageRequest(msgspec.Struct, kw_only=True):
         return self.page(rows[self.skip : self.skip + self.size], len(rows))
 
 
-def _snake(name: str) -> str:
+def _to_snake_case(name: str) -> str:
     return re.sub("([A-Z])", r"_\1", name).lower().lstrip("_")
 
 
-CONSOLE_REJECTIONS: dict[int, Any] = {
+CONSOLE_ERROR_RESPONSES: dict[int, Any] = {
     status: ResponseSpec(
         data_container=ConsoleFailure,
         description=sentence.replace("errMsg", "detail_message").replace("requestId", "request_id"),
         generate_examples=False,
     )
-    for status, sentence in SENTENCES.items()
+    for status, sentence in ERROR_DESCRIPTIONS.items()
 }
 """The errors that every operation of the management API documents."""
 
-NOT_KEPT = [ResponseHeader(name="Cache-Control", value="no-store")]
+NO_STORE_HEADERS = [ResponseHeader(name="Cache-Control", value="no-store")]
 """The headers of answers with secrets."""
 
 
-route = partial(ConsoleOperation, responses=CONSOLE_REJECTIONS, status_code=200)
+route = partial(ConsoleOperation, responses=CONSOLE_ERROR_RESPONSES, status_code=200)
 """An operation of the management API, which answers every success with 200."""
 get = partial(route, http_method="GET")
 post = partial(route, http_method="POST")

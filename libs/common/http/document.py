@@ -25,25 +25,25 @@ from litestar.routes import HTTPRoute
 from litestar.typing import FieldDefinition
 
 from libs.common.glossary import add_descriptions, describe_fields, find_description
-from libs.common.http.guards import Guard, list_guarded
+from libs.common.http.guards import Guard, list_guarded_operations
 from libs.common.http.ids import describe_id
 
-_NUMBER = {
+_NUMBER_CONSTRAINTS = {
     "ge": "minimum",
     "gt": "exclusive_minimum",
     "le": "maximum",
     "lt": "exclusive_maximum",
     "multiple_of": "multiple_of",
 }
-_TEXT = {"pattern": "pattern", "min_length": "min_length", "max_length": "max_length"}
+_TEXT_CONSTRAINTS = {"pattern": "pattern", "min_length": "min_length", "max_length": "max_length"}
 _ARRAY_CONSTRAINTS = {"min_length": "min_items", "max_length": "max_items"}
-_OBJECT = {"min_length": "min_properties", "max_length": "max_properties"}
-_BY_TYPE = {
-    "integer": _NUMBER,
-    "number": _NUMBER,
-    "string": _TEXT,
+_OBJECT_CONSTRAINTS = {"min_length": "min_properties", "max_length": "max_properties"}
+_CONSTRAINTS_BY_TYPE = {
+    "integer": _NUMBER_CONSTRAINTS,
+    "number": _NUMBER_CONSTRAINTS,
+    "string": _TEXT_CONSTRAINTS,
     "array": _ARRAY_CONSTRAINTS,
-    "object": _OBJECT,
+    "object": _OBJECT_CONSTRAINTS,
 }
 """The constraints of each JSON type, by their names in `msgspec.Meta` and in a schema."""
 
@@ -53,7 +53,7 @@ class ConstraintSchemas(OpenAPISchemaPlugin):
 
     def is_plugin_supported_field(self, field_definition: FieldDefinition) -> bool:
         """Return whether the type of a field is annotated with `msgspec.Meta`."""
-        return not field_definition.is_union and bool(_metas(field_definition))
+        return not field_definition.is_union and bool(_constraints(field_definition))
 
     def to_openapi_schema(self, field_definition: FieldDefinition, schema_creator: Any) -> Any:
         """Return the schema of the plain type with the constraints of its annotations."""
@@ -62,8 +62,8 @@ class ConstraintSchemas(OpenAPISchemaPlugin):
         )
         schema: Schema | Reference = schema_creator.for_field_definition(plain)
         if isinstance(schema, Schema) and isinstance(schema.type, str):
-            for meta in _metas(field_definition):
-                for name, key in _BY_TYPE.get(schema.type, {}).items():
+            for meta in _constraints(field_definition):
+                for name, key in _CONSTRAINTS_BY_TYPE.get(schema.type, {}).items():
                     value = getattr(meta, name)
                     if value is not None:
                         setattr(schema, key, value)
@@ -106,7 +106,7 @@ def add_zero_bounds(parameters: Iterable[dict[str, Any]], handler: HTTPRouteHand
             parameter["schema"].setdefault("minimum", 0)
 
 
-def _metas(field: FieldDefinition) -> list[msgspec.Meta]:
+def _constraints(field: FieldDefinition) -> list[msgspec.Meta]:
     return [meta for meta in field.metadata if isinstance(meta, msgspec.Meta)]
 
 
@@ -114,8 +114,8 @@ CALLER_EXTENSION = "x-thingway-caller"
 """The permitted callers of an operation: `{kind, functions?, superAdmin?}`, absent on public
 operations. The gateway's document describes the credentials of such a caller."""
 BODY, EXAMPLE = "body", "example"
-_SCHEMAS = "#/components/schemas/"
-_JSON = "application/json"
+_SCHEMA_REF_PREFIX = "#/components/schemas/"
+_JSON_MEDIA_TYPE = "application/json"
 
 
 def operation_id(handler: HTTPRouteHandler, *_: Any) -> str:
@@ -134,12 +134,12 @@ class DocumentPlugin(JsonRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:
         """Return the document as JSON, rendered at the first call."""
         if not self._rendered:
-            finish(openapi_schema, request.app)
+            complete_document(openapi_schema, request.app)
             self._rendered = super().render(request, openapi_schema)
         return self._rendered
 
 
-def finish(document: dict[str, Any], app: Litestar) -> None:
+def complete_document(document: dict[str, Any], app: Litestar) -> None:
     """Add the options of handlers, name schemas, and correct unions."""
     for path, method, handler in _iterate_operations(app):
         operation = document["paths"][path][method]
@@ -148,14 +148,14 @@ def finish(document: dict[str, Any], app: Litestar) -> None:
         elif _may_lack_body(handler):
             operation["requestBody"]["required"] = False
         if EXAMPLE in handler.opt:
-            operation["requestBody"]["content"][_JSON]["example"] = handler.opt[EXAMPLE]
+            operation["requestBody"]["content"][_JSON_MEDIA_TYPE]["example"] = handler.opt[EXAMPLE]
         parameters = operation.get("parameters", ())
         _describe_parameters(parameters)
         add_zero_bounds(parameters, handler)
-        _name_forms(document, operation)
+        _name_body_schemas(document, operation)
     _correct_schemas(document)
     _name_schemas(document)
-    _name_callers(document, app)
+    _add_callers(document, app)
 
 
 def _iterate_operations(app: Litestar) -> Iterator[tuple[str, str, HTTPRouteHandler]]:
@@ -182,25 +182,25 @@ def _may_lack_body(handler: HTTPRouteHandler) -> bool:
 
 def _add_body(document: dict[str, Any], operation: dict[str, Any], body: Any) -> None:
     (schema,), components = msgspec.json.schema_components(
-        [body], schema_hook=describe_id, ref_template=_SCHEMAS + "{name}"
+        [body], schema_hook=describe_id, ref_template=_SCHEMA_REF_PREFIX + "{name}"
     )
     add_descriptions(components, get_args(body))
     document["components"]["schemas"].update(components)
-    operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
+    operation["requestBody"] = {"required": True, "content": {_JSON_MEDIA_TYPE: {"schema": schema}}}
 
 
-def _name_forms(document: dict[str, Any], operation: dict[str, Any]) -> None:
+def _name_body_schemas(document: dict[str, Any], operation: dict[str, Any]) -> None:
     """Move the inline schemas of a body to the named schemas, and refer to them."""
     for media in operation.get("requestBody", {}).get("content", {}).values():
         choices = media["schema"].get("oneOf", [])
         for at, schema in enumerate(choices):
             if "title" in schema:
                 document["components"]["schemas"][schema["title"]] = schema
-                choices[at] = {"$ref": _SCHEMAS + schema["title"]}
+                choices[at] = {"$ref": _SCHEMA_REF_PREFIX + schema["title"]}
 
 
-def _name_callers(document: dict[str, Any], app: Litestar) -> None:
-    for operation in list_guarded(app):
+def _add_callers(document: dict[str, Any], app: Litestar) -> None:
+    for operation in list_guarded_operations(app):
         item = document.get("paths", {}).get(operation.path, {})
         if operation.guard is not None and operation.method.lower() in item:
             item[operation.method.lower()][CALLER_EXTENSION] = _describe_caller(operation.guard)
@@ -215,18 +215,18 @@ def _describe_caller(guard: Guard) -> dict[str, Any]:
     return caller
 
 
-def _objects(node: Any) -> Iterator[dict[str, Any]]:
+def _iterate_objects(node: Any) -> Iterator[dict[str, Any]]:
     """Yield all objects, inner objects before outer ones."""
     for value in node.values() if isinstance(node, dict) else node:
         if isinstance(value, dict | list):
-            yield from _objects(value)
+            yield from _iterate_objects(value)
     if isinstance(node, dict):
         yield node
 
 
 def _correct_schemas(document: dict[str, Any]) -> None:
     """Correct constructs that generators of clients do not understand."""
-    for node in _objects(document):
+    for node in _iterate_objects(document):
         _correct_choices(node)
         _move_bounds(node)
         if node.get("default") == "" or (node.get("const") and "default" in node):
@@ -253,7 +253,7 @@ def _correct_choices(node: dict[str, Any]) -> None:
         node["oneOf"] = [plain, {"type": "null"}]
 
 
-_BOUNDS = (
+_BOUND_NAMES = (
     "enum",
     "maxItems",
     "maxLength",
@@ -271,7 +271,7 @@ def _move_bounds(node: dict[str, Any]) -> None:
     if isinstance(choices, list) and len(choices) == 2 and {"type": "null"} in choices:  # noqa: PLR2004 - a type and null
         bounded = choices[0] if choices[1] == {"type": "null"} else choices[1]
         if "$ref" not in bounded:
-            bounded.update({name: node.pop(name) for name in _BOUNDS if name in node})
+            bounded.update({name: node.pop(name) for name in _BOUND_NAMES if name in node})
 
 
 def _name_schemas(document: dict[str, Any]) -> None:
@@ -281,20 +281,20 @@ def _name_schemas(document: dict[str, Any]) -> None:
     if len(set(names.values())) < len(names):
         raise ValueError(f"schemas share a name: {sorted(names.items())}")
     document["components"]["schemas"] = {names[key]: entry for key, entry in schemas.items()}
-    for node in _objects(document):
+    for node in _iterate_objects(document):
         if isinstance(target := node.get("$ref"), str):
-            name = target.removeprefix(_SCHEMAS)
-            node["$ref"] = _SCHEMAS + names[name] if name in names else target
+            name = target.removeprefix(_SCHEMA_REF_PREFIX)
+            node["$ref"] = _SCHEMA_REF_PREFIX + names[name] if name in names else target
 
 
-_PART = re.compile(r"\w+|[\[\],]")
-_WORDS = {"str": "Text", "int": "Number", "bool": "Flag", "NoneType": "Empty", "dict": "Map"}
-_UNIONS = {"Union", "UnionType", "Optional"}
+_TITLE_PART = re.compile(r"\w+|[\[\],]")
+_TYPE_NAMES = {"str": "Text", "int": "Number", "bool": "Flag", "NoneType": "Empty", "dict": "Map"}
+_UNION_TYPES = {"Union", "UnionType", "Optional"}
 
 
 def schema_name(title: str) -> str:
     """Return a name for a type's title: `DevicePageAnswer` for `Answer[Page[Device]]`."""
-    return _pop_name(_PART.findall(title))
+    return _pop_name(_TITLE_PART.findall(title))
 
 
 def _pop_name(parts: list[str]) -> str:
@@ -303,9 +303,9 @@ def _pop_name(parts: list[str]) -> str:
     if parts and parts[0] == "[":
         while parts.pop(0) != "]":
             inner.append(_pop_name(parts))
-    if kind in _UNIONS:
+    if kind in _UNION_TYPES:
         return _union_name(inner)
-    word = _WORDS.get(kind, kind[0].upper() + kind[1:])
+    word = _TYPE_NAMES.get(kind, kind[0].upper() + kind[1:])
     return (inner[-1] if inner else "") + word
 
 

@@ -21,7 +21,7 @@ from libs.common.errors import (
     TooLarge,
     Unavailable,
 )
-from libs.common.http.request import IS_OPTIONS, get_request_id, log_rejection
+from libs.common.http.request import IS_OPTIONS_KEY, get_request_id, log_rejection
 from libs.common.store.mongo import StoreUnavailable, WriteNotAcknowledged
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
 
@@ -29,13 +29,13 @@ log = logging.getLogger(__name__)
 
 _match_missing_parameter = re.compile("Missing required [a-z]+ parameter '([^']+)'").match
 """Matches Litestar's message for a missing parameter."""
-MISSING = "parameter_missing"
+MISSING_VALUE_CODE = "parameter_missing"
 """The open API's code for a missing value; the management API has no such code."""
 
 
 def _validation_error(error: ValidationException, path: str) -> ThingwayError:
     entries: list[dict[str, Any]] = error.extra if isinstance(error.extra, list) else []
-    faults = [_fault(entry, path) for entry in entries]
+    faults = [_input_fault(entry, path) for entry in entries]
     if not faults and (match := _match_missing_parameter(error.detail)):
         faults = [InputFault(match[1], "is required", missing=True)]
     if not faults:
@@ -44,11 +44,11 @@ def _validation_error(error: ValidationException, path: str) -> ThingwayError:
     of_open_api = path.startswith(OPEN_API_PREFIXES)
     in_path = bool(entries) and entries[0].get("source") == "path" and not of_open_api
     kind = MalformedRequest if in_path else InvalidInput  # the code that consoles expect
-    code = MISSING if first.missing and of_open_api else None
+    code = MISSING_VALUE_CODE if first.missing and of_open_api else None
     return kind(text, field=first.place or None, code=code)
 
 
-def _fault(entry: dict[str, Any], path: str) -> InputFault:
+def _input_fault(entry: dict[str, Any], path: str) -> InputFault:
     """Return field and reason, with the field's name in the API.
 
     Litestar calls the body `data`, and a parameter by its name in the handler; parameters of the
@@ -103,7 +103,7 @@ def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Respo
     """Answer an exception; log an internal error with its trace."""
     path = request.scope.get("raw_path", b"").decode() or request.url.path
     answered_error = as_thingway_error(error, path)
-    if isinstance(answered_error, MethodNotAllowed) and IS_OPTIONS in request.scope:
+    if isinstance(answered_error, MethodNotAllowed) and IS_OPTIONS_KEY in request.scope:
         return Response(b"", status_code=204, headers=_response_headers(error))
     request_id = get_request_id(request)
     if answered_error.status == ThingwayError.status:
@@ -132,4 +132,7 @@ def _allow_header(methods: list[str]) -> str:
     return ", ".join(sorted({*methods, "HEAD"} if "GET" in methods else methods))
 
 
-HANDLERS: ExceptionHandlersMap = {Exception: handle_exception, HTTPException: handle_exception}
+EXCEPTION_HANDLERS: ExceptionHandlersMap = {
+    Exception: handle_exception,
+    HTTPException: handle_exception,
+}

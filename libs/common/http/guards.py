@@ -73,7 +73,7 @@ def allow_holders(*functions: Function) -> Guard:
 WEBSOCKET = "WEBSOCKET"
 
 
-class Guarded(NamedTuple):
+class GuardedOperation(NamedTuple):
     """An operation of a service and its guard."""
 
     method: str
@@ -84,7 +84,7 @@ class Guarded(NamedTuple):
     """None when the operation is public, or lacks a guard."""
 
 
-def list_guarded(app: Litestar) -> Iterator[Guarded]:
+def list_guarded_operations(app: Litestar) -> Iterator[GuardedOperation]:
     """Return all operations of a service with their guards, except OPTIONS.
 
     Sorted by path and method, because Litestar keeps the handlers of a path in a set.
@@ -92,14 +92,14 @@ def list_guarded(app: Litestar) -> Iterator[Guarded]:
     return iter(sorted(_operations(app), key=lambda operation: (operation.path, operation.method)))
 
 
-def _operations(app: Litestar) -> Iterator[Guarded]:
+def _operations(app: Litestar) -> Iterator[GuardedOperation]:
     for route in app.routes:
         if isinstance(route, HTTPRoute):
             for handler in route.route_handlers:
                 for method in handler.http_methods - {HttpMethod.OPTIONS}:
-                    yield Guarded(str(method), route.path_format, _find_guard(handler))
+                    yield GuardedOperation(str(method), route.path_format, _find_guard(handler))
         else:
-            yield Guarded(WEBSOCKET, route.path_format, _find_guard(route.route_handler))
+            yield GuardedOperation(WEBSOCKET, route.path_format, _find_guard(route.route_handler))
 
 
 def _find_guard(handler: BaseRouteHandler) -> Guard | None:

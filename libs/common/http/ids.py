@@ -16,10 +16,10 @@ from litestar.typing import FieldDefinition
 from libs.common.errors import InvalidInput
 
 MAX_ID = 2**53 - 1
-LONGEST_TEXT = 255
+MAX_NAMED_ID_LENGTH = 255
 """Maximum characters of an id that is a text."""
 _MAX_DIGITS = 16
-_RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or 1 to 16 digits as text"
+_ID_RULE = f"must be an id: a whole number from 1 to {MAX_ID}, or 1 to 16 digits as text"
 
 
 def is_id(value: Any) -> bool:
@@ -27,7 +27,7 @@ def is_id(value: Any) -> bool:
     return type(value) is int and 1 <= value <= MAX_ID
 
 
-def find_id(value: Any) -> int | None:
+def try_read_id(value: Any) -> int | None:
     """Return the id in a number or text, or None if `value` is not an id."""
     if type(value) is str and len(value) <= _MAX_DIGITS and value.isascii() and value.isdecimal():
         value = int(value)
@@ -36,9 +36,9 @@ def find_id(value: Any) -> int | None:
 
 def read_id(value: Any) -> int:
     """Return the id in a number or text; raise `ValueError` if `value` is not an id."""
-    id_value = find_id(value)
+    id_value = try_read_id(value)
     if id_value is None:
-        raise ValueError(_RULE)
+        raise ValueError(_ID_RULE)
     return id_value
 
 
@@ -94,13 +94,13 @@ class _NewId(_Id):
 class _NamedId(_Id):
     """An id that is a number or, for example for integrations, a name."""
 
-    schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, max_length=LONGEST_TEXT))
+    schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, max_length=MAX_NAMED_ID_LENGTH))
 
     @classmethod
     def holds(cls, value: Any) -> bool:
         """Return whether `value` is a name, or 0."""
         if isinstance(value, str):
-            return len(value) <= LONGEST_TEXT
+            return len(value) <= MAX_NAMED_ID_LENGTH
         return type(value) is int and value == 0
 
     @classmethod
@@ -109,7 +109,9 @@ class _NamedId(_Id):
 
         Litestar keeps a valid number or name, for which `isinstance` is true, without a conversion.
         """
-        raise ValueError(f"must be an id: a whole number, or at most {LONGEST_TEXT} characters")
+        raise ValueError(
+            f"must be an id: a whole number, or at most {MAX_NAMED_ID_LENGTH} characters"
+        )
 
 
 if TYPE_CHECKING:

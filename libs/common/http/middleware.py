@@ -18,8 +18,8 @@ from opentelemetry.trace import SpanKind
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated
 from libs.common.http.request import (
-    PRINCIPAL,
-    REQUESTS,
+    PRINCIPAL_KEY,
+    REQUEST_SCOPES,
     assign_request_id,
     log_rejection,
     read_address,
@@ -33,19 +33,19 @@ from libs.common.telemetry.tracing import TRACE, continue_trace
 CONCURRENT_REQUESTS, CONCURRENT_REQUESTS_PER_PRINCIPAL = 24, 8
 """Concurrent requests of a process and of a principal. A single tenant gets half of them, so that
 it does not use all connections to MongoDB."""
-LARGE_ANSWERS = 16
+MAX_CONCURRENT_LARGE_ANSWERS = 16
 """Large answers that a process sends concurrently, which limits their memory."""
 LARGE_BODY_BYTES = 256 * 1024
 """Bytes above which bodies of a tenant are read one by one, and answers are sent a few at a time,
 because parts of each are in memory."""
-CONCURRENT_LARGE_BODIES = 8
+MAX_CONCURRENT_LARGE_BODIES = 8
 """Large bodies of a process that are read concurrently, one per tenant or, without login, per
 address."""
 MAX_WAITING_REQUESTS, MAX_WAITING_ANSWERS = 10_000, 32
 """Waiting requests and large answers of a tenant; the gateway admits fewer requests."""
 
 
-class Turns:
+class ConcurrencyLimits:
     """The concurrency limits of a process."""
 
     def __init__(self) -> None:
@@ -57,29 +57,34 @@ class Turns:
             "requests", CONCURRENT_REQUESTS, items=MAX_WAITING_REQUESTS, caps=lambda _: maximum
         )
         self.answers = FairScheduler(
-            "large answers", LARGE_ANSWERS, items=MAX_WAITING_ANSWERS, caps=lambda _: maximum
+            "large answers",
+            MAX_CONCURRENT_LARGE_ANSWERS,
+            items=MAX_WAITING_ANSWERS,
+            caps=lambda _: maximum,
         )
         self.bodies = FairScheduler(
             "large bodies",
-            CONCURRENT_LARGE_BODIES,
+            MAX_CONCURRENT_LARGE_BODIES,
             items=MAX_WAITING_REQUESTS,
-            caps=lambda lane: bodies(1 if lane else CONCURRENT_LARGE_BODIES),
+            caps=lambda lane: bodies(1 if lane else MAX_CONCURRENT_LARGE_BODIES),
         )
 
     async def serve(self, app: ASGIApp, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Run a request when it is its turn; raise `LaneFull` if too many wait."""
-        async with _Request(self, scope, receive, send) as request:
+        async with _RequestSlots(self, scope, receive, send) as request:
             if request.complete:
                 await request.take_turn()
             await app(scope, request.receive, request.send)
 
 
-class _Request(AsyncExitStack):
+class _RequestSlots(AsyncExitStack):
     """The slots of a request: a worker until its end or its large answer."""
 
-    def __init__(self, turns: Turns, scope: HTTPScope, receive: Receive, send: Send) -> None:
+    def __init__(
+        self, turns: ConcurrencyLimits, scope: HTTPScope, receive: Receive, send: Send
+    ) -> None:
         super().__init__()
-        principal: Principal | None = scope.get(PRINCIPAL)  # type: ignore[assignment]
+        principal: Principal | None = scope.get(PRINCIPAL_KEY)  # type: ignore[assignment]
         self._lane = "" if principal is None else principal.tenant
         self._sub = (
             read_address(scope) if principal is None else (principal.kind, principal.subject)
@@ -143,7 +148,11 @@ class RequestContext:
     """Authenticates the caller of a request, and rejects the request without one."""
 
     def __init__(
-        self, app: ASGIApp, verifier: HeaderVerifier, public_paths: frozenset[str], turns: Turns
+        self,
+        app: ASGIApp,
+        verifier: HeaderVerifier,
+        public_paths: frozenset[str],
+        turns: ConcurrencyLimits,
     ) -> None:
         self._app = app
         self._turns = turns
@@ -153,7 +162,7 @@ class RequestContext:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application inside the context."""
-        if scope["type"] not in REQUESTS:
+        if scope["type"] not in REQUEST_SCOPES:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
@@ -168,7 +177,7 @@ class RequestContext:
                 else:
                     await _reject(error, scope, send)
                 return
-            extra[PRINCIPAL] = caller
+            extra[PRINCIPAL_KEY] = caller
             name_lines(tenant=caller.tenant)
         await self._serve_traced(scope, receive, send, headers)
 

@@ -11,7 +11,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http.operations import Operation
 from libs.common.http.request import HttpRequest
 
-SENTENCES = {
+ERROR_DESCRIPTIONS = {
     400: "An input is invalid; `errMsg` names the field",
     401: "The token is missing, invalid or expired",
     403: "The caller does not have permission",
@@ -26,9 +26,9 @@ SENTENCES = {
     504: "A service did not answer in time; it may still process the request",
 }
 
-REJECTIONS: dict[int, ResponseSpec] = {
+OPEN_API_ERROR_RESPONSES: dict[int, ResponseSpec] = {
     status: ResponseSpec(data_container=Failure, description=sentence, generate_examples=False)
-    for status, sentence in SENTENCES.items()
+    for status, sentence in ERROR_DESCRIPTIONS.items()
 }
 
 
@@ -58,7 +58,10 @@ def _parameters(handler: BaseRouteHandler) -> tuple[str, ...]:
 
 
 route = partial(
-    Operation, responses=REJECTIONS, before_request=reject_unknown_parameters, status_code=200
+    Operation,
+    responses=OPEN_API_ERROR_RESPONSES,
+    before_request=reject_unknown_parameters,
+    status_code=200,
 )
 """An operation of the device open API, which answers every success with 200."""
 get = partial(route, http_method="GET")

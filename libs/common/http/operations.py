@@ -16,7 +16,13 @@ from litestar.types.internal_types import PathParameterDefinition
 
 from libs.common.envelope import Answer, Success
 from libs.common.http.request import HttpRequest, get_request_id
-from libs.common.http.streaming import Streamed, as_streamed, chain_rows, encode_parts, join_pieces
+from libs.common.http.streaming import (
+    StreamedAnswer,
+    chain_rows,
+    encode_parts,
+    join_pieces,
+    to_streamed_answer,
+)
 
 
 class Operation(HTTPRouteHandler):
@@ -32,7 +38,7 @@ class Operation(HTTPRouteHandler):
         """Declare the envelope as the return type, for Litestar and the document."""
         return_type = fn.__annotations__["return"]
         kind: Any = get_origin(return_type) or return_type
-        if kind is Streamed:
+        if kind is StreamedAnswer:
             (return_type,) = get_args(return_type)
             fn.__annotations__["return"] = return_type
             kind = get_origin(return_type) or return_type
@@ -56,7 +62,7 @@ class Operation(HTTPRouteHandler):
         """Return the response with the envelope around `data`; a long one is streamed."""
         if not isinstance(data, self.envelope | Response):
             request_id = get_request_id(request)
-            streamed = as_streamed(data)
+            streamed = to_streamed_answer(data)
             result = msgspec.UNSET if data is None else data
             data = self.envelope(
                 data=result if streamed is None else streamed.around, request_id=request_id
@@ -66,7 +72,7 @@ class Operation(HTTPRouteHandler):
         return await super().to_response(app, data, request)
 
 
-async def _response(streamed: Streamed[Any], envelope: bytes) -> Response[Any]:
+async def _response(streamed: StreamedAnswer[Any], envelope: bytes) -> Response[Any]:
     """Return a complete response if it is short, else a stream."""
     pieces = join_pieces(encode_parts(streamed, envelope))
     first = await anext(pieces)
@@ -109,7 +115,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-def provide(dependencies: "DataclassInstance") -> dict[str, Provide]:
+def build_dependencies(dependencies: "DataclassInstance") -> dict[str, Provide]:
     """Return the fields as the `dependencies` of a router, by name."""
     return {
         field.name: Provide(_provider(getattr(dependencies, field.name)), sync_to_thread=False)

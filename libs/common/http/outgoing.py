@@ -33,8 +33,8 @@ _RESERVED = (
 )
 """Addresses that are not public, although `ipaddress` counts them as global."""
 _V4_BITS = 0xFFFFFFFF
-LONGEST_URL = 1024
-ONLY_LISTED = "only"
+MAX_URL_LENGTH = 1024
+ONLY_LISTED_NETWORKS = "only"
 """Entry of the setting that blocks all addresses outside the listed networks."""
 
 
@@ -47,22 +47,25 @@ def parse_networks(text: str) -> tuple[str, ...]:
     try:
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
         return tuple(
-            entry if entry == ONLY_LISTED else normalize_network(entry) for entry in entries
+            entry if entry == ONLY_LISTED_NETWORKS else normalize_network(entry)
+            for entry in entries
         )
     except ValueError as error:
         raise SettingsInvalid(f"THINGWAY_OUTGOING_NETWORKS: {error}") from error
 
 
 def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
-    """Return whether an address is in an allowed network, or public without `ONLY_LISTED`."""
-    networks = tuple(entry for entry in allowed if entry != ONLY_LISTED)
+    """Return whether an address is allowed: listed, or public without the entry `only`."""
+    networks = tuple(entry for entry in allowed if entry != ONLY_LISTED_NETWORKS)
     if is_inside(address, networks):
         return True
     try:
         parsed = _unwrap_address(ip_address(address.partition("%")[0]))
     except ValueError:
         return False
-    return is_inside(str(parsed), networks) or (ONLY_LISTED not in allowed and _is_public(parsed))
+    return is_inside(str(parsed), networks) or (
+        ONLY_LISTED_NETWORKS not in allowed and _is_public(parsed)
+    )
 
 
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
@@ -85,8 +88,8 @@ def validate_url(text: str, field: str, allowed: tuple[str, ...]) -> str:
 
     An IP address is checked here; a name is checked when it is called.
     """
-    if len(text) > LONGEST_URL:
-        raise InvalidInput(f"must have at most {LONGEST_URL} characters", field=field)
+    if len(text) > MAX_URL_LENGTH:
+        raise InvalidInput(f"must have at most {MAX_URL_LENGTH} characters", field=field)
     try:
         parts = urlsplit(text.strip())
         host, _ = parts.hostname or "", parts.port
@@ -154,7 +157,7 @@ def _guarded_socket(allowed: tuple[str, ...], target: AddrInfoType) -> socket.so
     return socket.socket(family, kind, protocol)
 
 
-def outgoing_session(
+def create_outgoing_session(
     allowed: tuple[str, ...], seconds: float, *, decompress: bool = True
 ) -> ClientSession:
     """Return a session for validated URLs; `seconds` limits a request.
@@ -176,7 +179,9 @@ def outgoing_session(
     )
 
 
-async def outgoing_addresses(host: str, port: int, allowed: tuple[str, ...]) -> list[ResolveResult]:
+async def resolve_outgoing_addresses(
+    host: str, port: int, allowed: tuple[str, ...]
+) -> list[ResolveResult]:
     """Return the permitted addresses of a host, for clients that connect themselves.
 
     Connect to one of these addresses, not to the name. Raises `AddressBlocked` if none is
@@ -191,10 +196,10 @@ async def outgoing_addresses(host: str, port: int, allowed: tuple[str, ...]) -> 
         await resolver.close()
 
 
-async def outgoing_socket(host: str, port: int, allowed: tuple[str, ...]) -> socket.socket:
-    """Return a TCP connection to a host; raises the errors of `outgoing_addresses`."""
+async def connect_outgoing_socket(host: str, port: int, allowed: tuple[str, ...]) -> socket.socket:
+    """Return a TCP connection to a host; raises the errors of `resolve_outgoing_addresses`."""
     failures: list[OSError] = []
-    for address in await outgoing_addresses(host, port, allowed):
+    for address in await resolve_outgoing_addresses(host, port, allowed):
         try:
             return await _connect_socket(address["family"], (address["host"], address["port"]))
         except OSError as error:

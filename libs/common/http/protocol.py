@@ -18,19 +18,19 @@ from libs.common.errors import HeaderTooLarge, MalformedRequest, ThingwayError
 from libs.common.http.request import log_rejection, new_request_id
 from libs.common.telemetry.logs import name_lines
 
-MAX_HEAD = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of the request line and header fields together, or of trailers and other data
 between two parts of a body; more is 431."""
-HEAD_TIMEOUT = 15.0
+HEAD_TIMEOUT_SECONDS = 15.0
 """Seconds from the first byte of a head to its end, after which the connection is closed."""
 STALL_SECONDS = 30.0
 """Seconds in which a client must receive pending data, after which the connection is aborted."""
 
 
-Fields = Iterable[tuple[bytes, bytes]]
+HeaderFields = Iterable[tuple[bytes, bytes]]
 
 
-def error_response(error: ThingwayError, path: str = "", headers: Fields = ()) -> bytes:
+def error_response(error: ThingwayError, path: str = "", headers: HeaderFields = ()) -> bytes:
     """Log an invalid request; return its answer in the envelope of `path`.
 
     It has the fields `headers`, and asks the client to close the connection.
@@ -41,7 +41,7 @@ def error_response(error: ThingwayError, path: str = "", headers: Fields = ()) -
 
 
 def encode_response(
-    error: ThingwayError, status: HTTPStatus, path: str, request_id: str, headers: Fields
+    error: ThingwayError, status: HTTPStatus, path: str, request_id: str, headers: HeaderFields
 ) -> bytes:
     """Return the bytes of an answer after which the connection is closed."""
     body = encode_error(error, path=path, request_id=request_id)
@@ -63,7 +63,7 @@ def _log(error: ThingwayError, request_id: str) -> None:
     log_rejection(error, "", "connection")
 
 
-class _Joining(asyncio.Transport):
+class _JoiningTransport(asyncio.Transport):
     """A transport that joins the head of an answer and the start of its body.
 
     uvicorn writes them separately, and each write is a tenth of the gateway's cost of a request. A
@@ -134,11 +134,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
             return  # after an upgrade, the WebSocket protocol owns the transport
         self._size = 0 if self._moved else self._size + len(data)
-        if self._size > MAX_HEAD:
-            self._reject(HeaderTooLarge(f"the header is larger than {MAX_HEAD} bytes"))
+        if self._size > MAX_HEAD_BYTES:
+            self._reject(HeaderTooLarge(f"the header is larger than {MAX_HEAD_BYTES} bytes"))
         elif self._in_head:
             if self._head_timer is None:
-                self._head_timer = self.loop.call_later(HEAD_TIMEOUT, self.transport.close)
+                self._head_timer = self.loop.call_later(HEAD_TIMEOUT_SECONDS, self.transport.close)
         elif self.timeout_keep_alive_task is None and (
             self.cycle is None or self.cycle.response_complete
         ):
@@ -195,7 +195,7 @@ class BoundedProtocol(HttpToolsProtocol):
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
-            self.cycle.transport = _Joining(self.transport, self.loop)
+            self.cycle.transport = _JoiningTransport(self.transport, self.loop)
 
     def _await_request(self) -> None:
         self.timeout_keep_alive_task = self.loop.call_later(

@@ -27,18 +27,18 @@ T = TypeVar("T")
 Connection = ASGIConnection[Any, Any, Any, Any]
 HttpRequest = Request[Any, Any, Any]
 
-REQUESTS = frozenset({ScopeType.HTTP, ScopeType.WEBSOCKET})
+REQUEST_SCOPES = frozenset({ScopeType.HTTP, ScopeType.WEBSOCKET})
 REQUEST_ID_HEADER = "x-request-id"
 CLIENT_ADDRESS_HEADER = "x-real-ip"
 CALLED_HOST_HEADER = "x-forwarded-host"
 """The client's IP address and the host that it called. The gateway sets both headers and removes
 external ones."""
-REQUEST_ID = "thingway.request_id"
-PRINCIPAL = "thingway.principal"
+REQUEST_ID_KEY = "thingway.request_id"
+PRINCIPAL_KEY = "thingway.principal"
 
 
-IS_OPTIONS = "thingway.asks-methods"
-BODILESS = "thingway.bodiless"
+IS_OPTIONS_KEY = "thingway.asks-methods"
+NO_BODY_KEY = "thingway.bodiless"
 
 
 def normalize_method(scope: HTTPScope) -> HTTPScope:
@@ -48,15 +48,15 @@ def normalize_method(scope: HTTPScope) -> HTTPScope:
     `failures` turns it into an answer to OPTIONS. Litestar's own answer omits methods.
     """
     if scope["method"] == "HEAD":
-        return {**scope, "method": "GET", BODILESS: True}  # type: ignore[misc]
+        return {**scope, "method": "GET", NO_BODY_KEY: True}  # type: ignore[misc]
     if scope["method"] == "OPTIONS":
-        return {**scope, "method": "TRACE", IS_OPTIONS: True}  # type: ignore[misc]
+        return {**scope, "method": "TRACE", IS_OPTIONS_KEY: True}  # type: ignore[misc]
     return scope
 
 
 def needs_body(request: HttpRequest) -> bool:
     """Return whether the client gets the body of the answer: not with HEAD."""
-    return BODILESS not in request.scope
+    return NO_BODY_KEY not in request.scope
 
 
 def new_request_id() -> str:
@@ -70,8 +70,8 @@ def assign_request_id(scope: Scope) -> str:
     The gateway sets the header and removes external ones.
     """
     extra: dict[str, Any] = scope  # type: ignore[assignment]
-    request_id: str = extra.get(REQUEST_ID, "") or _sent_id(scope) or new_request_id()
-    extra[REQUEST_ID] = request_id
+    request_id: str = extra.get(REQUEST_ID_KEY, "") or _sent_id(scope) or new_request_id()
+    extra[REQUEST_ID_KEY] = request_id
     name_lines(requestId=request_id)
     return request_id
 
@@ -84,13 +84,13 @@ def _sent_id(scope: Scope) -> str:
 
 def get_request_id(connection: Connection) -> str:
     """Return the id of this request, from the gateway or generated here."""
-    request_id: str | None = connection.scope.get(REQUEST_ID)  # type: ignore[assignment]
+    request_id: str | None = connection.scope.get(REQUEST_ID_KEY)  # type: ignore[assignment]
     return request_id or new_request_id()
 
 
 def get_principal(connection: Connection) -> Principal:
     """Return the principal; raise `Unauthenticated` without one."""
-    principal: Principal | None = connection.scope.get(PRINCIPAL)  # type: ignore[assignment]
+    principal: Principal | None = connection.scope.get(PRINCIPAL_KEY)  # type: ignore[assignment]
     if principal is None:
         raise Unauthenticated("this operation requires a login")
     return principal
@@ -130,18 +130,18 @@ RequestCaller = NamedDependency[Caller]
 """The type of a handler's `caller`: the caller and its address."""
 
 
-def ok(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:
+def wrap_success(connection: Connection, data: T | msgspec.UnsetType = msgspec.UNSET) -> Success[T]:
     """Return the open API's success envelope with `data`."""
     return Success(data=data, request_id=get_request_id(connection))
 
 
-LONGEST_CREDENTIAL = 4096
+MAX_CREDENTIAL_LENGTH = 4096
 """Maximum characters of a credential; ours have 43."""
-_PARAMETER = "access_token"
+_QUERY_PARAMETER = "access_token"
 
 
 def _strip_scheme(header: bytes | None, scheme: bytes) -> str | None:
-    if not header or len(header) > LONGEST_CREDENTIAL:
+    if not header or len(header) > MAX_CREDENTIAL_LENGTH:
         return None
     word, _, value = header.strip().partition(b" ")
     if word.lower() != scheme:
@@ -173,8 +173,8 @@ def split_query_token(query: bytes) -> tuple[str | None, bytes]:
     token, kept_parts = None, []
     for part in query.decode("latin-1").split("&"):
         name, _, value = part.partition("=")
-        if unquote_plus(name) == _PARAMETER:
-            token = unquote_plus(value)[:LONGEST_CREDENTIAL] or token
+        if unquote_plus(name) == _QUERY_PARAMETER:
+            token = unquote_plus(value)[:MAX_CREDENTIAL_LENGTH] or token
         else:
             kept_parts.append(part)
     return token, "&".join(kept_parts).encode("latin-1")

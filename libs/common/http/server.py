@@ -28,13 +28,13 @@ log = logging.getLogger(__name__)
 
 GC_THRESHOLD = 10_000
 """Default number of new objects after which the garbage collector examines them."""
-LARGEST_FRAME = 1024 * 1024
+MAX_WEBSOCKET_FRAME_BYTES = 1024 * 1024
 """Bytes of a WebSocket frame: a subscription with the maximum number of keys, all long."""
-MAX_FILES = 1_048_576
+OPEN_FILES_WITHOUT_LIMIT = 1_048_576
 """Open files if the system sets no limit."""
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_listening_socket(host: str, port: int) -> socket.socket:
     """Return a listening socket whose port other processes may share.
 
     Raises OSError if the port is in use.
@@ -106,7 +106,7 @@ async def serve(
         server_header=False,
         date_header=False,
         timeout_keep_alive=75,
-        ws_max_size=LARGEST_FRAME,
+        ws_max_size=MAX_WEBSOCKET_FRAME_BYTES,
         proxy_headers=False,
         timeout_graceful_shutdown=int(settings.shutdown_grace),
         http=http,
@@ -115,10 +115,12 @@ async def serve(
         ssl_context_factory=None if tls is None else lambda *_: tls.context,
     )
     server = _Server(config)
-    _spare_what_stays(young)
+    _freeze_permanent_objects(young)
     following = None if tls is None else asyncio.create_task(tls.reload_forever())
     try:
-        sockets = [listen(settings.host, port) for port in (settings.port, *more_ports)]
+        sockets = [
+            open_listening_socket(settings.host, port) for port in (settings.port, *more_ports)
+        ]
         await server.serve(sockets=sockets)
     finally:
         if following is not None:
@@ -127,7 +129,7 @@ async def serve(
         raise SystemExit(3)
 
 
-def _spare_what_stays(young: int) -> None:
+def _freeze_permanent_objects(young: int) -> None:
     """Exclude modules, routes and schemas from garbage collection.
 
     These several hundred thousand objects live as long as the process.
@@ -137,10 +139,10 @@ def _spare_what_stays(young: int) -> None:
     gc.set_threshold(young, 20, 20)
 
 
-def open_files() -> int:
+def get_open_files_limit() -> int:
     """Return the maximum number of open files of the process, including sockets."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MAX_FILES if allowed == resource.RLIM_INFINITY else allowed
+    return OPEN_FILES_WITHOUT_LIMIT if allowed == resource.RLIM_INFINITY else allowed
 
 
 def _raise_open_files() -> None:

@@ -11,9 +11,9 @@ from litestar.status_codes import HTTP_304_NOT_MODIFIED
 
 from libs.common.http.request import Connection
 
-PACKET_BYTES = 1400
+MIN_COMPRESSED_BYTES = 1400
 """Bytes of a network packet: compressing a smaller answer does not make it faster."""
-CODINGS = {b"gzip": 31, b"deflate": 15}
+WBITS_BY_CODING = {b"gzip": 31, b"deflate": 15}
 """The `wbits` of zlib for each content coding, the preferred one first."""
 
 
@@ -24,7 +24,7 @@ def choose_coding(accept: bytes) -> bytes | None:
     for entry in accept.lower().split(b","):
         name, _, weight = entry.partition(b";")
         weights[name.strip()] = _weight(weight)
-    for coding in CODINGS:
+    for coding in WBITS_BY_CODING:
         if weights.get(coding, weights.get(b"*", 0.0)) > 0:
             return coding
     return None
@@ -41,7 +41,7 @@ def _weight(parameter: bytes) -> float:
         return 0.0
 
 
-YEAR = 31_536_000
+YEAR_SECONDS = 31_536_000
 """Seconds: a document with this maximum age never changes."""
 
 
@@ -71,14 +71,14 @@ class StaticDocument:
         age = f"public, max-age={self.max_age}" if self.max_age else "no-cache"
         headers = {
             "ETag": self.tag,
-            "Cache-Control": f"{age}, immutable" if self.max_age == YEAR else age,
+            "Cache-Control": f"{age}, immutable" if self.max_age == YEAR_SECONDS else age,
             "Vary": "Accept-Encoding",
             **self.policy,
         }
         if _has_tag(request.headers.get("if-none-match", ""), self.tag):
             return Response(b"", status_code=HTTP_304_NOT_MODIFIED, headers=headers)
         coding = choose_coding(request.headers.get("accept-encoding", "").encode("latin-1"))
-        if coding is None or len(self.content) <= PACKET_BYTES:
+        if coding is None or len(self.content) <= MIN_COMPRESSED_BYTES:
             return Response(self.content, media_type=self.media_type, headers=headers)
         headers["Content-Encoding"] = coding.decode()
         return Response(self._encode_content(coding), media_type=self.media_type, headers=headers)
@@ -86,7 +86,7 @@ class StaticDocument:
     def _encode_content(self, coding: bytes) -> bytes:
         """Return the compressed content, which is computed once."""
         if coding not in self._encoded:
-            self._encoded[coding] = zlib.compress(self.content, wbits=CODINGS[coding])
+            self._encoded[coding] = zlib.compress(self.content, wbits=WBITS_BY_CODING[coding])
         return self._encoded[coding]
 
 

@@ -19,16 +19,16 @@ R = TypeVar("R")
 
 PIECE_BYTES = 128 * 1024
 """Bytes of a piece, after which other requests continue."""
-LARGEST_PAGE = 8 * 1024 * 1024 - 64 * 1024
+MAX_PAGE_BYTES = 8 * 1024 * 1024 - 64 * 1024
 """Maximum bytes of the rows of a page that a cursor continues; with the envelope, 8 MiB."""
-FEW_ROWS = 100
+MAX_ROWS_WITHOUT_PAUSE = 100
 """Rows of a complete list that are encoded without a pause."""
-ROWS_TOGETHER = 100
+ROWS_PER_BATCH = 100
 """Rows that are completed in one step, for example with names from another collection."""
 
 
 @dataclass(frozen=True)
-class Streamed(Generic[T]):
+class StreamedAnswer(Generic[T]):
     """An answer whose list or dictionary is read while it is sent.
 
     `around` is the answer without its rows: an empty list, an empty dictionary, or a struct that
@@ -39,23 +39,23 @@ class Streamed(Generic[T]):
     rows: AsyncGenerator[Any, None]
 
 
-def as_streamed(data: Any) -> Streamed[Any] | None:
+def to_streamed_answer(data: Any) -> StreamedAnswer[Any] | None:
     """Return the streamed form of a long list; None for other answers."""
-    if isinstance(data, Streamed):
+    if isinstance(data, StreamedAnswer):
         return data
-    if isinstance(data, list) and len(data) > FEW_ROWS:
-        return Streamed([], iterate_rows(data))
+    if isinstance(data, list) and len(data) > MAX_ROWS_WITHOUT_PAUSE:
+        return StreamedAnswer([], iterate_rows(data))
     if isinstance(data, msgspec.Struct) and data.__struct_fields__[-1:] == ("content",):
         content = data.content  # type: ignore[attr-defined]
-        if isinstance(content, list) and len(content) > FEW_ROWS:
-            return Streamed(msgspec.structs.replace(data, content=[]), iterate_rows(content))
+        if isinstance(content, list) and len(content) > MAX_ROWS_WITHOUT_PAUSE:
+            return StreamedAnswer(msgspec.structs.replace(data, content=[]), iterate_rows(content))
     return None
 
 
 async def map_batches(
     rows: AsyncGenerator[T, None],
     complete: Callable[[Sequence[T]], Awaitable[Sequence[R]]],
-    maximum: int = ROWS_TOGETHER,
+    maximum: int = ROWS_PER_BATCH,
 ) -> AsyncGenerator[R, None]:
     """Yield rows that `complete` returns for `maximum` rows at a time."""
     async with aclosing(rows):
@@ -73,7 +73,7 @@ async def map_batches(
 async def cut_page(
     rows: AsyncGenerator[T, None], maximum: int, show: Callable[[Any], Any]
 ) -> tuple[list[Any], T | None]:
-    """Return up to `maximum` rows as JSON, fewer if they exceed `LARGEST_PAGE` bytes.
+    """Return up to `maximum` rows as JSON, fewer if they exceed `MAX_PAGE_BYTES` bytes.
 
     At least one row is returned. The last row is also returned separately if more rows follow.
     """
@@ -84,14 +84,16 @@ async def cut_page(
         async for row in rows:
             text = encode_json(show(row))
             size += len(text) + 1
-            if len(page_rows) == maximum or (page_rows and size > LARGEST_PAGE):
+            if len(page_rows) == maximum or (page_rows and size > MAX_PAGE_BYTES):
                 return page_rows, last
             page_rows.append(msgspec.Raw(text))
             last = row
     return page_rows, None
 
 
-async def encode_parts(streamed: Streamed[Any], envelope: bytes) -> AsyncGenerator[bytes, None]:
+async def encode_parts(
+    streamed: StreamedAnswer[Any], envelope: bytes
+) -> AsyncGenerator[bytes, None]:
     """Yield an answer in parts, one per row; `envelope` is the answer without rows."""
     pairs = isinstance(streamed.around, dict)
     head, _, tail = envelope.rpartition(b"{}" if pairs else b"[]")

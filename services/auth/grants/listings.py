@@ -20,7 +20,7 @@ from libs.common.contracts.names import (
     DescribedIntegration,
 )
 from libs.common.device_client import DeviceClient
-from libs.common.http.console import LARGEST_PAGE
+from libs.common.http.console import MAX_PAGE_ROWS
 from libs.common.identity import Caller
 from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
@@ -46,7 +46,7 @@ class ResourceOwnerClient:
 
         A limit of 0 means all devices.
         """
-        maximum = request.limit or LARGEST_PAGE
+        maximum = request.limit or MAX_PAGE_ROWS
         part = msgspec.structs.replace(request, limit=min(maximum, names.MAX_DEVICES))
         described = await self.rpc.call(names.DESCRIBE_DEVICES, part, names.DescribedDevices)
         newest = described.devices

@@ -7,7 +7,7 @@ import msgspec
 
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.errors import InvalidInput, MalformedRequest
-from libs.common.http.console import LARGEST_PAGE, PageRequest, ResponseModel
+from libs.common.http.console import MAX_PAGE_ROWS, PageRequest, ResponseModel
 from libs.common.http.ids import NamedId, parse_id
 from services.auth.accounts.grants import Resource
 
@@ -23,7 +23,7 @@ class ResourceReference(msgspec.Struct):
 class ResourceList(msgspec.Struct):
     """Body of `associate-resource` and `disassociate-resource`."""
 
-    resources: Annotated[list[ResourceReference], msgspec.Meta(max_length=LARGEST_PAGE)]
+    resources: Annotated[list[ResourceReference], msgspec.Meta(max_length=MAX_PAGE_ROWS)]
     """Resources to grant to the role or to withdraw from it."""
 
 

@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 
 from libs.common.http import HttpRequest
-from libs.common.http.console import CONSOLE_REJECTIONS, NOT_KEPT
+from libs.common.http.console import CONSOLE_ERROR_RESPONSES, NO_STORE_HEADERS
 from libs.common.http.request import get_address, get_request_id
 from libs.common.identity import OWN_CONSOLE
 from services.auth.sign_in.token_requests import (
@@ -59,9 +59,10 @@ class SignInOperation(Operation):
     status_code=200,
     operation_class=SignInOperation,
     responses={
-        status: CONSOLE_REJECTIONS[status] for status in (400, 401, 405, 413, 415, 429, 500, 503)
+        status: CONSOLE_ERROR_RESPONSES[status]
+        for status in (400, 401, 405, 413, 415, 429, 500, 503)
     },
-    response_headers=NOT_KEPT,
+    response_headers=NO_STORE_HEADERS,
     summary="Sign in, or refresh an access token",
     tags=["Authentication and current user"],
     security=[{}],

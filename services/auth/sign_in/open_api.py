@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.openapi.spec import Operation
 
 from libs.common.envelope import Success
-from libs.common.http import REJECTIONS, HttpRequest, ok
+from libs.common.http import OPEN_API_ERROR_RESPONSES, HttpRequest, wrap_success
 from libs.common.http.request import get_address, get_request_id
 from services.auth.sign_in.token_requests import (
     RequestOrigin,
@@ -52,7 +52,8 @@ class TokenOperation(Operation):
     status_code=200,
     operation_class=TokenOperation,
     responses={
-        status: REJECTIONS[status] for status in (400, 401, 403, 405, 413, 415, 429, 500, 503)
+        status: OPEN_API_ERROR_RESPONSES[status]
+        for status in (400, 401, 403, 405, 413, 415, 429, 500, 503)
     },
     response_headers=[ResponseHeader(name="Cache-Control", value="no-store")],
     summary="Get or refresh an access token",
@@ -69,4 +70,4 @@ async def issue_token(
     details = await tokens.issue_for_grant(
         token_request, RequestOrigin(get_address(request), get_request_id(request))
     )
-    return ok(request, details)
+    return wrap_success(request, details)

@@ -11,7 +11,7 @@ from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import allow_holders
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import route_operations
-from libs.common.http.streaming import Streamed
+from libs.common.http.streaming import StreamedAnswer
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.alarms.rules import AlarmRuleService
@@ -59,7 +59,7 @@ async def search_alarms(
     principal: RequestPrincipal,
     alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
-) -> Streamed[Page[AlarmResponse]]:
+) -> StreamedAnswer[Page[AlarmResponse]]:
     """Search alarms of the devices that the caller may see, newest first.
 
     The response is a page even if the request has no page size.

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.contracts.flows import Severity
 from libs.common.http import console
-from libs.common.http.console import Ids, PageRequest, name_rule
+from libs.common.http.console import Ids, PageRequest, name_constraint
 from libs.common.http.ids import Id
 from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.alarms.model import Condition
@@ -17,7 +17,7 @@ MAX_ALARMS_PER_REQUEST = 1000
 Timestamp = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
 """Milliseconds since 1970, up to the year 9999."""
 Keyword = Annotated[str, msgspec.Meta(max_length=512)]
-Name = Annotated[str, name_rule(255)]
+Name = Annotated[str, name_constraint(255)]
 Note = Annotated[str, msgspec.Meta(max_length=2000)]
 ProductModel = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
 AlarmIds = Annotated[list[Id], msgspec.Meta(max_length=MAX_ALARMS_PER_REQUEST)]

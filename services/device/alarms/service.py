@@ -12,7 +12,7 @@ import msgspec
 from libs.common.clock import from_ms
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import Page, distinct_ids
-from libs.common.http.streaming import Streamed, join_pieces, map_batches
+from libs.common.http.streaming import StreamedAnswer, join_pieces, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.spreadsheet import encode_csv, escape_cell
@@ -67,7 +67,7 @@ class AlarmService:
 
     async def search(
         self, principal: Principal, request: SearchAlarms
-    ) -> Streamed[Page[AlarmResponse]]:
+    ) -> StreamedAnswer[Page[AlarmResponse]]:
         """Stream the alarms that the user may see, newest first by default."""
         order = request.order(STORED_SORT_FIELDS, NEWEST_FIRST)
         query = await self._build_query(principal, request)

@@ -16,7 +16,7 @@ from libs.common.http.console import Page, PageRequest, ResponseModel, distinct_
 from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
-from libs.common.http.streaming import Streamed
+from libs.common.http.streaming import StreamedAnswer
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
@@ -212,7 +212,7 @@ async def find_device_commands(
     device_commands: Commands,
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
-) -> Streamed[Page[CommandResponse]]:
+) -> StreamedAnswer[Page[CommandResponse]]:
     """Search the commands of a device; closed commands are kept for 90 days."""
     search = data or FindCommands()
     rows, total = await device_commands.page(
@@ -222,7 +222,7 @@ async def find_device_commands(
     page: Page[CommandResponse] = Page(
         page_size=size, page_number=search.number, total=total, content=[]
     )
-    return Streamed(page, (_command_response(command) async for command in rows))
+    return StreamedAnswer(page, (_command_response(command) async for command in rows))
 
 
 class SetProperties(msgspec.Struct, kw_only=True):

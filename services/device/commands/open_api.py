@@ -6,7 +6,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.envelope import Success
-from libs.common.http import HttpRequest, RequestPrincipal, ok
+from libs.common.http import HttpRequest, RequestPrincipal, wrap_success
 from libs.common.http.ids import PathId
 from libs.common.http.open_api import get, patch, post
 from libs.common.http.operations import route_operations
@@ -58,7 +58,7 @@ async def update_device_properties(
     """Update properties of a device; `Location` names the task."""
     command = await commands.update_properties(principal, device_id, data.properties)
     accepted = keep_given(data.properties, command.payload["properties"])
-    answer = ok(request, UpdatedProperties(accepted))
+    answer = wrap_success(request, UpdatedProperties(accepted))
     return Response(answer, headers=task_location_header(command.id))
 
 
@@ -85,7 +85,7 @@ async def call_device_service(
 ) -> Response[Success[None]]:
     """Call a service of a device; `Location` names the task."""
     command = await commands.call_service(principal, device_id, data.service_id, data.inputs)
-    answer: Success[None] = ok(request)
+    answer: Success[None] = wrap_success(request)
     return Response(answer, headers=task_location_header(command.id))
 
 

@@ -14,7 +14,7 @@ from libs.common.http.guards import allow_holders, commanding_users, users
 from libs.common.http.ids import Id, PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.request import get_request_id
-from libs.common.http.streaming import Streamed
+from libs.common.http.streaming import StreamedAnswer
 from libs.common.identity.functions import Function
 from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.entities.custom_entities import CustomEntities
@@ -83,7 +83,7 @@ async def search_entities(
     principal: RequestPrincipal,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities | None] = None,
-) -> Streamed[list[EntityResponse] | Page[EntityResponse]]:
+) -> StreamedAnswer[list[EntityResponse] | Page[EntityResponse]]:
     """Search entities that the caller may see, newest first; at most 10,000."""
     return await entity_search.search(principal, data or SearchEntities())
 
@@ -97,7 +97,7 @@ async def search_entities_by_columns(
     principal: RequestPrincipal,
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[AdvancedSearch],
-) -> Streamed[Page[EntityResponse]]:
+) -> StreamedAnswer[Page[EntityResponse]]:
     """Search entities by column filters, with their latest values.
 
     The response is a page even if the request has no page size. A page has at most
@@ -111,7 +111,7 @@ async def get_entity_statuses(
     principal: RequestPrincipal,
     entities: EntityServiceDependency,
     data: JSONBody[GetEntityStatuses],
-) -> Streamed[dict[str, LatestValue]]:
+) -> StreamedAnswer[dict[str, LatestValue]]:
     """Return latest values by id of entities that the caller may see.
 
     An entity without a value has an empty status.
@@ -152,7 +152,7 @@ async def search_entity_history(
     principal: RequestPrincipal,
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[SearchHistory],
-) -> Streamed[list[HistoryItem] | Page[HistoryItem]]:
+) -> StreamedAnswer[list[HistoryItem] | Page[HistoryItem]]:
     """Search history of entities, newest first; a list has at most 10,000 values."""
     return await entity_history.search(principal, data)
 

@@ -14,7 +14,7 @@ import msgspec
 from libs.common.clock import from_ms, now_ms
 from libs.common.errors import InvalidInput
 from libs.common.http.console import Page, distinct_ids
-from libs.common.http.streaming import Streamed, join_pieces
+from libs.common.http.streaming import StreamedAnswer, join_pieces
 from libs.common.identity import Principal
 from libs.common.integrations.client import Integrations, IntegrationSummary
 from libs.common.spreadsheet import encode_csv, escape_cell
@@ -58,7 +58,7 @@ class EntityHistory:
 
     async def search(
         self, principal: Principal, body: SearchHistory
-    ) -> Streamed[list[HistoryItem] | Page[HistoryItem]]:
+    ) -> StreamedAnswer[list[HistoryItem] | Page[HistoryItem]]:
         """Stream the values of entities, merged in the order of time.
 
         Hidden entities have no values.

@@ -6,7 +6,7 @@ import msgspec
 
 from libs.common.envelope import Answer
 from libs.common.http import console
-from libs.common.http.console import Ids, PageRequest, ResponseModel, name_rule
+from libs.common.http.console import Ids, PageRequest, ResponseModel, name_constraint
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
 from libs.common.tsl.limits import MAX_TIME_MS
@@ -30,7 +30,7 @@ class FindTags(console.PageRequest, kw_only=True):
 class SaveTag(msgspec.Struct, kw_only=True):
     """Body that creates or changes a tag."""
 
-    name: Annotated[str, name_rule(25)]
+    name: Annotated[str, name_constraint(25)]
     color: Annotated[
         str,
         msgspec.Meta(

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from libs.common.clock import to_ms
 from libs.common.http.console import Page, PageRequest, distinct_ids
-from libs.common.http.streaming import Streamed, chain_rows, iterate_rows, map_batches
+from libs.common.http.streaming import StreamedAnswer, chain_rows, iterate_rows, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader
 from libs.common.integrations.client import Integrations, IntegrationSummary
@@ -93,7 +93,7 @@ class EntitySearch:
 
     async def search(
         self, principal: Principal, body: SearchEntities
-    ) -> Streamed[list[EntityResponse] | Page[EntityResponse]]:
+    ) -> StreamedAnswer[list[EntityResponse] | Page[EntityResponse]]:
         """Stream matching entities in order, as a page or as a list.
 
         The response has at most `MAX_LISTED_ENTITIES`, and a page at most `page_size`.
@@ -102,14 +102,14 @@ class EntitySearch:
         integrations = await self.integrations.list_summaries()
         page = await self._read_page(await self._build_request(principal, body, integrations), body)
         to_rows = partial(self._to_rows, principal.tenant, integrations)
-        return Streamed(
+        return StreamedAnswer(
             replace(page, content=[]) if body.is_paged else [],
             map_batches(iterate_rows(page.content), to_rows),
         )
 
     async def search_advanced(
         self, principal: Principal, body: AdvancedSearch
-    ) -> Streamed[Page[EntityResponse]]:
+    ) -> StreamedAnswer[Page[EntityResponse]]:
         """Stream entities that match all column filters, with latest values."""
         await self.integration_things.ensure_for_tenant(principal.tenant)
         integrations = await self.integrations.list_summaries()
@@ -142,7 +142,7 @@ class EntitySearch:
 
         rows = map_batches(iterate_rows(page.content), to_rows_with_values, ENTITIES_PER_VALUE_READ)
         first = await self._find_first_key_rows(principal, body, integrations)
-        return Streamed(replace(page, content=[]), chain_rows(first, rows))
+        return StreamedAnswer(replace(page, content=[]), chain_rows(first, rows))
 
     async def _find_first_key_rows(
         self, principal: Principal, body: AdvancedSearch, integrations: IntegrationsById

@@ -11,7 +11,7 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.decoding import copy_fields
 from libs.common.errors import Forbidden, InvalidInput, NotFound
-from libs.common.http.streaming import Streamed, iterate_rows, map_batches
+from libs.common.http.streaming import StreamedAnswer, iterate_rows, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.integrations.client import Integrations, IntegrationSummary
@@ -274,7 +274,7 @@ class EntityService:
 
     async def stream_statuses(
         self, principal: Principal, ids: Sequence[int]
-    ) -> Streamed[dict[str, LatestValue]]:
+    ) -> StreamedAnswer[dict[str, LatestValue]]:
         """Stream the latest values of visible entities, by id."""
         found = await self.directory.find_by_ids(principal.tenant, ids)
         visible = await self._filter_visible(principal, found)
@@ -283,7 +283,7 @@ class EntityService:
             values = await self._find_latest_values(principal.tenant, entities)
             return [(str(entity.id), value) for entity, value in zip(entities, values, strict=True)]
 
-        return Streamed(
+        return StreamedAnswer(
             {}, map_batches(iterate_rows(visible), read_statuses, ENTITIES_PER_VALUE_READ)
         )
 

@@ -14,7 +14,7 @@ from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 from libs.common.envelope import Success
 from libs.common.errors import Unauthenticated
 from libs.common.http.failures import handle_exception
-from libs.common.http.request import PRINCIPAL, assign_request_id
+from libs.common.http.request import PRINCIPAL_KEY, assign_request_id
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Kind, Principal
 from libs.common.telemetry.logs import name_lines
 from libs.common.telemetry.tracing import TRACE
@@ -58,7 +58,7 @@ class DirectIngest:
                 return
             body, more = body + part["body"], part["more_body"]
         extra: dict[str, Any] = scope  # type: ignore[assignment]
-        extra[PRINCIPAL] = message.principal
+        extra[PRINCIPAL_KEY] = message.principal
         try:
             accepted = await self._edge.accept(*message, body, stored=False)
         except Exception as error:  # noqa: BLE001 - `handle_exception` logs internal errors

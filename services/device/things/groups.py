@@ -13,7 +13,7 @@ import msgspec
 
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http import console
-from libs.common.http.console import name_rule
+from libs.common.http.console import name_constraint
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Database,
@@ -46,7 +46,7 @@ def too_many_groups_error(maximum: int, field: str = "name") -> InvalidInput:
     return InvalidInput(text, field=field, code="device_group_number_limitation")
 
 
-GroupName = Annotated[str, name_rule(127)]
+GroupName = Annotated[str, name_constraint(127)]
 
 
 class FindGroups(console.PageRequest, kw_only=True):

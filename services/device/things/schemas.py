@@ -7,11 +7,11 @@ import msgspec
 
 from libs.common.errors import Forbidden, InvalidInput
 from libs.common.http import console
-from libs.common.http.console import name_rule
+from libs.common.http.console import name_constraint
 from libs.common.http.ids import Id
 from libs.common.identity import Kind, Principal
 
-Name = Annotated[str, name_rule(128)]
+Name = Annotated[str, name_constraint(128)]
 
 SingleLineText = Annotated[str, msgspec.Meta(max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """A text of one line; may be empty."""

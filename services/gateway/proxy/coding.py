@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from libs.common.errors import MalformedRequest, UnsupportedMedia
-from libs.common.http.static import CODINGS, PACKET_BYTES, choose_coding
+from libs.common.http.static import MIN_COMPRESSED_BYTES, WBITS_BY_CODING, choose_coding
 
 _RAW_DEFLATE_BITS = -15
 """zlib's `wbits` for deflate without a zlib header, which some clients send as `deflate`."""
@@ -30,7 +30,7 @@ def create_decoder(name: bytes) -> "BodyDecoder | None":
     coding = name.strip().lower().removeprefix(b"x-")
     if coding in {b"", b"identity"}:
         return None
-    if coding not in CODINGS:
+    if coding not in WBITS_BY_CODING:
         raise UnsupportedCoding("send gzip, deflate or a plain body", field="Content-Encoding")
     return BodyDecoder(coding)
 
@@ -40,7 +40,7 @@ class BodyDecoder:
 
     def __init__(self, coding: bytes) -> None:
         self._coding = coding
-        self._zlib = zlib.decompressobj(CODINGS[coding]) if coding == b"gzip" else None
+        self._zlib = zlib.decompressobj(WBITS_BY_CODING[coding]) if coding == b"gzip" else None
 
     def decode(self, part: bytes, *, more: bool) -> Iterator[bytes]:
         """Yield pieces of at most 64 KiB of a decoded part; raise `MalformedRequest`."""
@@ -56,7 +56,7 @@ class BodyDecoder:
             if self._zlib is None:
                 self._zlib = zlib.decompressobj(_zlib_window_bits(part))
             elif self._zlib.eof:  # another member (RFC 1952, 2.2), or invalid data
-                self._zlib = zlib.decompressobj(CODINGS[self._coding])
+                self._zlib = zlib.decompressobj(WBITS_BY_CODING[self._coding])
             piece = self._zlib.decompress(part, _PIECE_BYTES)
             yield piece
             while len(piece) == _PIECE_BYTES:
@@ -67,7 +67,7 @@ class BodyDecoder:
 
 def _zlib_window_bits(start: bytes) -> int:
     """Return zlib's `wbits` for the first byte of a body: a zlib header has method 8."""
-    return CODINGS[b"deflate"] if start[0] & 0x0F == zlib.DEFLATED else _RAW_DEFLATE_BITS
+    return WBITS_BY_CODING[b"deflate"] if start[0] & 0x0F == zlib.DEFLATED else _RAW_DEFLATE_BITS
 
 
 EncodePart = Callable[[bytes, bool], bytes]
@@ -82,9 +82,9 @@ def create_encoder(
     `fields` are the headers of the answer, which are adjusted; `request` are those of the request.
     """
     answer_fields = dict(fields)
-    length = int(answer_fields.get(b"content-length", PACKET_BYTES + 1))
+    length = int(answer_fields.get(b"content-length", MIN_COMPRESSED_BYTES + 1))
     if (
-        length <= PACKET_BYTES
+        length <= MIN_COMPRESSED_BYTES
         or not answer_fields.get(b"content-type", b"").startswith(_COMPRESSED_TYPES)
         or b"content-encoding" in answer_fields
     ):
@@ -95,7 +95,9 @@ def create_encoder(
         return None
     fields[:] = [_mark_encoded(field) for field in fields if field[0] != b"content-length"]
     fields.append((b"content-encoding", coding))
-    return partial(_encode_part, zlib.compressobj(_COMPRESSION_LEVEL, wbits=CODINGS[coding]))
+    return partial(
+        _encode_part, zlib.compressobj(_COMPRESSION_LEVEL, wbits=WBITS_BY_CODING[coding])
+    )
 
 
 def _mark_encoded(field: HeaderField) -> HeaderField:

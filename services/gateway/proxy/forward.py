@@ -16,7 +16,7 @@ from litestar.types import HTTPScope, Receive, Send
 
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated, Unavailable
-from libs.common.http.static import CODINGS, PACKET_BYTES
+from libs.common.http.static import MIN_COMPRESSED_BYTES, WBITS_BY_CODING
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
 from libs.common.telemetry.tracing import TRACE, current_trace
 from services.gateway.access.addresses import ClientOrigin
@@ -165,7 +165,7 @@ async def send_error(
     if isinstance(error, Unauthenticated) and credential in _CHALLENGE_BY_CREDENTIAL:
         headers.append((b"www-authenticate", _CHALLENGE_BY_CREDENTIAL[credential]))
     if isinstance(error, UnsupportedCoding):
-        headers.append((b"accept-encoding", b", ".join(CODINGS)))
+        headers.append((b"accept-encoding", b", ".join(WBITS_BY_CODING)))
     closes = body.on_demand or (
         not body.finished and (body.length or MAX_KEEP_ALIVE_BYTES + 1) > MAX_KEEP_ALIVE_BYTES
     )
@@ -352,7 +352,7 @@ class Forwarder:
         status, request_id, watch = answer.status, exchange.request_id, exchange.watch
         fields = to_client_fields(answer.fields, status=status, request_id=request_id)
         encode = None
-        if answer.waiting > PACKET_BYTES or not answer.complete:
+        if answer.waiting > MIN_COMPRESSED_BYTES or not answer.complete:
             encode = create_encoder(fields, exchange.headers, exchange.scope["method"])
         exchange.answered = True
         await send({"type": "http.response.start", "status": status, "headers": fields})

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from libs.common.bus import Bus, RawRequest, RpcClient, RpcServer
-from libs.common.http.outgoing import outgoing_session
+from libs.common.http.outgoing import create_outgoing_session
 from libs.common.identity.seal import Seal
 from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.store.lease import Job, Leader
@@ -62,7 +62,7 @@ def wire(
 
     async def serve_open_api() -> None:
         things = IntegrationThings(rpc_client, OpenApiClient.manifest.id)
-        async with outgoing_session(allowed, REQUEST_TIMEOUT_SECONDS) as session:
+        async with create_outgoing_session(allowed, REQUEST_TIMEOUT_SECONDS) as session:
             accounts = Accounts(things, open_api_store, partial(RemotePlatform, session), allowed)
             carrier = CommandForwarder(things, open_api_store, accounts)
             integration = OpenApiClient(things, open_api_store, accounts, carrier)

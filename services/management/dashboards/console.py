@@ -6,12 +6,12 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import RequestPrincipal, provide
+from libs.common.http import RequestPrincipal, build_dependencies
 from libs.common.http.console import delete, get, post, put
 from libs.common.http.guards import allow_holders, users
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
-from libs.common.http.streaming import Streamed
+from libs.common.http.streaming import StreamedAnswer
 from libs.common.identity.functions import Function
 from services.management.dashboards.canvas_service import CanvasService
 from services.management.dashboards.model import PRESET_COVERS, PresetCover
@@ -94,7 +94,7 @@ async def delete_dashboards(
 @get("/dashboard/dashboards", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def list_dashboards(
     principal: RequestPrincipal, dashboards: Dashboards
-) -> Streamed[list[DashboardResponse]]:
+) -> StreamedAnswer[list[DashboardResponse]]:
     """List the dashboards that the caller sees, with their widgets, the oldest first."""
     return await dashboards.stream_visible(principal)
 
@@ -206,4 +206,6 @@ async def delete_canvases(
 
 def create_router(handlers: DashboardHandlers) -> Router:
     """Return the router of the operations, with their dependencies."""
-    return route_operations(globals(), "/", dependencies=provide(handlers), tags=["Dashboards"])
+    return route_operations(
+        globals(), "/", dependencies=build_dependencies(handlers), tags=["Dashboards"]
+    )

@@ -10,7 +10,7 @@ from libs.common.clock import to_ms
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboard, DescribedDashboards
 from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import distinct_ids, parse_name
-from libs.common.http.streaming import Streamed
+from libs.common.http.streaming import StreamedAnswer
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants, Sharing
 from services.management.dashboards.model import (
@@ -109,7 +109,7 @@ class DashboardService:
         if ids:
             await self._remove(user.tenant, ids)
 
-    async def stream_visible(self, user: Principal) -> Streamed[list[DashboardResponse]]:
+    async def stream_visible(self, user: Principal) -> StreamedAnswer[list[DashboardResponse]]:
         """Stream the dashboards that a user sees, the oldest first."""
         dashboards = self._store.iterate_with_widgets(
             user.tenant, _granted_ids(await self._sharing.read_grants(user))
@@ -122,7 +122,7 @@ class DashboardService:
             )
             async for dashboard in dashboards
         )
-        return Streamed([], responses)
+        return StreamedAnswer([], responses)
 
     async def search(self, user: Principal, request: SearchDashboards) -> list[DashboardTile]:
         """Return the dashboards that a user sees: the home first, then the newest."""

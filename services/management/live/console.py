@@ -14,7 +14,7 @@ from litestar.di import NamedDependency
 from litestar.exceptions import WebSocketDisconnect
 
 from libs.common.errors import ThingwayError, Unauthenticated
-from libs.common.http import get_principal, provide
+from libs.common.http import build_dependencies, get_principal
 from libs.common.http.guards import users
 from libs.common.identity import TOKEN_HEADER
 from libs.common.identity.grants import GrantReader
@@ -220,4 +220,6 @@ class LiveHandlers:
 
 def create_router(handlers: LiveHandlers) -> Router:
     """Return the router of the endpoints, with their dependencies."""
-    return Router("/", route_handlers=[serve_websocket, serve_mqtt], dependencies=provide(handlers))
+    return Router(
+        "/", route_handlers=[serve_websocket, serve_mqtt], dependencies=build_dependencies(handlers)
+    )

@@ -9,7 +9,7 @@ import msgspec
 from libs.common.changes import EntityChange
 from libs.common.decoding import INVALID_JSON, parse_validation_error
 from libs.common.errors import InvalidInput
-from libs.common.http.ids import find_id, parse_id
+from libs.common.http.ids import parse_id, try_read_id
 
 MAX_WAITING_CHANGES = 1000
 """Maximum changes that wait for a slow reader; the oldest are skipped."""
@@ -48,7 +48,7 @@ class ChangeFilter(msgspec.Struct, frozen=True, kw_only=True):
             return False
         if self.scope == "TENANT":
             return True
-        wanted_id = find_id(self.id)
+        wanted_id = try_read_id(self.id)
         return thing.device and wanted_id == (thing.group if self.scope == "GROUP" else thing.id)
 
     def select_values(self, change: EntityChange) -> Mapping[str, Any]:

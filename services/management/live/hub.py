@@ -22,7 +22,7 @@ from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.entities import MAX_KEYS
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
-from libs.common.http.ids import find_id
+from libs.common.http.ids import try_read_id
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import NamedTasks
@@ -266,7 +266,7 @@ class Subscriptions:
         Raises `TooManyRequests`, and errors of `device` if it is needed.
         """
         self._admission.set_key_count(subscriber, len(requested))
-        ids = [number for key in requested if (number := find_id(key))]
+        ids = [number for key in requested if (number := try_read_id(key))]
         keys = frozenset(key for key in requested if "." in key)
         by_key = {}
         if ids:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import NamedTuple
 
 from libs.common.errors import InvalidInput
-from libs.common.http.outgoing import outgoing_socket
+from libs.common.http.outgoing import connect_outgoing_socket
 from libs.common.jobs import cancel_and_wait
 from libs.common.mqtt import encode_packet
 from services.management.networks.settings import Broker
@@ -308,7 +308,7 @@ async def open_connection(
 
 async def _open_socket(broker: Broker, allowed: tuple[str, ...]) -> BrokerConnection:
     context = broker.build_tls_context()
-    made = await outgoing_socket(broker.host, broker.port, allowed)
+    made = await connect_outgoing_socket(broker.host, broker.port, allowed)
     try:
         reader, writer = await asyncio.open_connection(
             sock=made, ssl=context, server_hostname=broker.host if context else None

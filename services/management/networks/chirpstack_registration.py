@@ -14,7 +14,7 @@ from chirpstack_api.api import device_pb2 as pb
 from chirpstack_api.api.device_pb2_grpc import DeviceServiceStub
 
 from libs.common.errors import Conflict, InvalidInput, ThingwayError, Unavailable
-from libs.common.http.outgoing import outgoing_addresses
+from libs.common.http.outgoing import resolve_outgoing_addresses
 from services.management.networks.chirpstack import (
     API,
     API_TOKEN,
@@ -167,7 +167,7 @@ async def _open_device_service(
     api: ChirpStackApi, allowed: tuple[str, ...]
 ) -> AsyncIterator[_DeviceService]:
     """Connect to a permitted address, whose certificate is checked for the host name."""
-    address = (await outgoing_addresses(api.host, api.port, allowed))[0]
+    address = (await resolve_outgoing_addresses(api.host, api.port, allowed))[0]
     family = "ipv6" if address["family"] == AF_INET6 else "ipv4"
     host = f"[{address['host']}]" if family == "ipv6" else address["host"]
     target = f"{family}:{host}:{api.port}"

@@ -21,7 +21,7 @@ from libs.common.bus import RawRequest, RpcClient
 from libs.common.contracts.frames import LARGEST_HOOK
 from libs.common.contracts.integrations import NOT_SET, Acknowledged
 from libs.common.errors import InvalidInput, NotFound, TooLarge
-from libs.common.http import HttpRequest, provide
+from libs.common.http import HttpRequest, build_dependencies
 from libs.common.http.console import post
 from libs.common.http.outgoing import describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
@@ -231,4 +231,4 @@ class HookHandlers:
 def create_router(database: Database, rpc: RpcClient) -> Router:
     """Return the router of the operations, with their dependencies."""
     handlers = HookHandlers(WebhookForwarder(database, rpc))
-    return Router("/", route_handlers=[take_hook], dependencies=provide(handlers))
+    return Router("/", route_handlers=[take_hook], dependencies=build_dependencies(handlers))

@@ -22,7 +22,7 @@ from msgspec import inspect
 from libs.common.bus import RpcClient
 from libs.common.contracts.mqtt import HAS_LIVE_PAGES, LivePages, LoginRef
 from libs.common.errors import NotFound, Unavailable
-from libs.common.http import HttpRequest, get_principal, provide
+from libs.common.http import HttpRequest, build_dependencies, get_principal
 from libs.common.http.console import get
 from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
@@ -235,4 +235,4 @@ class ComponentHandlers:
 
 def component_router(handlers: ComponentHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return route_operations(globals(), "/components", dependencies=provide(handlers))
+    return route_operations(globals(), "/components", dependencies=build_dependencies(handlers))

@@ -8,8 +8,16 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
-from libs.common.http import RequestPrincipal, provide
-from libs.common.http.console import NOT_KEPT, Page, PageRequest, distinct_ids, get, post, put
+from libs.common.http import RequestPrincipal, build_dependencies
+from libs.common.http.console import (
+    NO_STORE_HEADERS,
+    Page,
+    PageRequest,
+    distinct_ids,
+    get,
+    post,
+    put,
+)
 from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
@@ -131,7 +139,7 @@ def credential_router(handlers: CredentialHandlers) -> Router:
     return route_operations(
         globals(),
         "/credentials",
-        response_headers=NOT_KEPT,
-        dependencies=provide(handlers),
+        response_headers=NO_STORE_HEADERS,
+        dependencies=build_dependencies(handlers),
         tags=["Credentials"],
     )

@@ -8,7 +8,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 
 from libs.common.errors import InvalidInput
-from libs.common.http import RequestPrincipal, provide
+from libs.common.http import RequestPrincipal, build_dependencies
 from libs.common.http.console import Page, get, post, put
 from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
@@ -114,4 +114,4 @@ class FlowHandlers:
 
 def flow_router(handlers: FlowHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return route_operations(globals(), "/flows", dependencies=provide(handlers))
+    return route_operations(globals(), "/flows", dependencies=build_dependencies(handlers))

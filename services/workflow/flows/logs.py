@@ -17,7 +17,7 @@ from msgspec.structs import asdict, replace
 
 from libs.common.contracts.entities import MAX_KEYS
 from libs.common.errors import NotFound
-from libs.common.http import RequestPrincipal, provide
+from libs.common.http import RequestPrincipal, build_dependencies
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
 from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
@@ -166,4 +166,4 @@ class LogHandlers:
 
 def log_router(handlers: LogHandlers) -> Router:
     """Return the router below `/workflow`."""
-    return route_operations(globals(), "/flows", dependencies=provide(handlers))
+    return route_operations(globals(), "/flows", dependencies=build_dependencies(handlers))

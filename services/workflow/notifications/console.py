@@ -6,7 +6,7 @@ from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
-from libs.common.http import RequestPrincipal, provide
+from libs.common.http import RequestPrincipal, build_dependencies
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
@@ -72,5 +72,8 @@ class NotificationHandlers:
 def notification_router(handlers: NotificationHandlers) -> Router:
     """Return the router of the package."""
     return route_operations(
-        globals(), "/alarm-notifications", dependencies=provide(handlers), tags=["Alarms"]
+        globals(),
+        "/alarm-notifications",
+        dependencies=build_dependencies(handlers),
+        tags=["Alarms"],
     )

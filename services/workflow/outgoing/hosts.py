@@ -4,7 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from libs.common.http.outgoing import AddressBlocked, describe_blocked_host, outgoing_addresses
+from libs.common.http.outgoing import (
+    AddressBlocked,
+    describe_blocked_host,
+    resolve_outgoing_addresses,
+)
 from services.workflow.errors import NodeFailed
 
 
@@ -12,7 +16,7 @@ async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: fl
     """Raise `NodeFailed` for an unknown or not allowed host."""
     try:
         async with asyncio.timeout(seconds):
-            await outgoing_addresses(host, port, allowed)
+            await resolve_outgoing_addresses(host, port, allowed)
     except TimeoutError as error:
         raise NodeFailed(f"the lookup of host {host} timed out") from error
     except AddressBlocked as error:

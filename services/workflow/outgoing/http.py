@@ -18,7 +18,7 @@ from multidict import CIMultiDict
 from opentelemetry.trace import SpanKind
 from yarl import URL
 
-from libs.common.http.outgoing import AddressBlocked, describe_blocked_host, outgoing_session
+from libs.common.http.outgoing import AddressBlocked, create_outgoing_session, describe_blocked_host
 from libs.common.telemetry.tracing import mark_failed, trace_header, trace_step
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
@@ -91,7 +91,7 @@ class OutgoingHttp:
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> "OutgoingHttp":  # noqa: PYI034 - not made to be inherited
-        self._session = outgoing_session(self._allowed, MAX_SECONDS, decompress=False)
+        self._session = create_outgoing_session(self._allowed, MAX_SECONDS, decompress=False)
         return self
 
     async def __aexit__(self, *_: object) -> None:

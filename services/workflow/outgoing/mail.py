@@ -13,7 +13,7 @@ from typing import Literal
 
 from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
-from libs.common.http.outgoing import outgoing_socket
+from libs.common.http.outgoing import connect_outgoing_socket
 from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host, limit_delivery
 
@@ -77,7 +77,7 @@ class OutgoingMail:
             await self._send(server, message)
 
     async def _send(self, server: MailServer, message: MimeMessage) -> None:
-        connection = await outgoing_socket(server.host, server.port, self._allowed)
+        connection = await connect_outgoing_socket(server.host, server.port, self._allowed)
         client = SMTP(
             hostname=server.host,
             sock=connection,

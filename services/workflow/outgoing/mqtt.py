@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from aiomqtt import Client, MqttError
 
-from libs.common.http.outgoing import outgoing_addresses
+from libs.common.http.outgoing import resolve_outgoing_addresses
 from services.workflow.outgoing.hosts import check_host, limit_delivery
 
 MAX_SECONDS = 30.0
@@ -70,7 +70,7 @@ class OutgoingMqtt:
         """Connect, publish, and wait for the acknowledgement of the QoS."""
         remaining = min(seconds, MAX_SECONDS)
         async with limit_delivery(broker.host, remaining, "the message", MqttError):
-            address, *_ = await outgoing_addresses(broker.host, broker.port, self._allowed)
+            address, *_ = await resolve_outgoing_addresses(broker.host, broker.port, self._allowed)
             async with self._client(broker, address["host"], remaining) as client:
                 await client.publish(
                     publication.topic,

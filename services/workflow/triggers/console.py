@@ -17,7 +17,7 @@ from litestar.params import PathParameter
 from libs.common.bus.hops import HOPS_HEADER, read_hops
 from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
 from libs.common.errors import MalformedRequest, TooLarge
-from libs.common.http import HttpRequest, provide
+from libs.common.http import HttpRequest, build_dependencies
 from libs.common.http.console import post, route
 from libs.common.http.request import basic_login, get_address, get_host
 from services.workflow.triggers.hooks import HookCaller, HttpLogins
@@ -143,4 +143,6 @@ def _decode_body(request: HttpRequest, body: bytes) -> Any:
 def hook_router(triggers: Triggers) -> Router:
     """Return the router of all addresses."""
     workflow = Router("/workflow", route_handlers=[begin_flow], tags=["Workflows"])
-    return Router("/", route_handlers=[workflow, call_flows], dependencies=provide(triggers))
+    return Router(
+        "/", route_handlers=[workflow, call_flows], dependencies=build_dependencies(triggers)
+    )

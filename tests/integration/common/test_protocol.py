@@ -172,7 +172,7 @@ class Written(asyncio.Transport):
 async def test_an_empty_part_is_not_written() -> None:
     """An answer without a body is its head: asyncio of Python 3.12 would never end the rest."""
     written = Written()
-    answer = protocol._Joining(written, asyncio.get_running_loop())
+    answer = protocol._JoiningTransport(written, asyncio.get_running_loop())
     answer.write(b"head")
     answer.write(b"")
     assert written.parts == [b"head"]

@@ -179,7 +179,7 @@ async def test_a_listener_loads_a_new_certificate_and_keeps_its_connections(
 ):
     """It waits while certificate and key do not belong together."""
     monkeypatch.setattr("libs.common.tls.CHECK_SECONDS", 0.01)
-    monkeypatch.setattr("libs.common.http.server._spare_what_stays", lambda _: None)
+    monkeypatch.setattr("libs.common.http.server._freeze_permanent_objects", lambda _: None)
     files, port = Files(tmp_path), ports.claim_random()
     settings = ServiceSettings(
         port=port, tls_certificate=str(files.certificate_file), tls_key=str(files.key_file)

@@ -155,7 +155,7 @@ async def test_data_that_is_not_mqtt_is_not_forwarded(opened: Open):
 
 async def test_silent_clients_are_disconnected(opened: Open, monkeypatch: pytest.MonkeyPatch):
     """An incomplete CONNECT counts as silence."""
-    monkeypatch.setattr(certificate_listeners, "HEAD_TIMEOUT", 0.05)
+    monkeypatch.setattr(certificate_listeners, "HEAD_TIMEOUT_SECONDS", 0.05)
     async with opened() as world, world.client() as (reader, writer):
         writer.write(connect()[:5])
         with contextlib.suppress(ConnectionError):

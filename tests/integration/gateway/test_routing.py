@@ -155,7 +155,7 @@ async def test_endless_header_is_cut_off(gateway: Gateway) -> None:
 
 async def test_slow_header_is_cut_off(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     """A head that takes too long ends its connection; one that comes in parts does not."""
-    monkeypatch.setattr(protocol, "HEAD_TIMEOUT", 0.3)
+    monkeypatch.setattr(protocol, "HEAD_TIMEOUT_SECONDS", 0.3)
     reader, writer = await gateway.wire("GET /healthz HTTP/1.1\n")
     writer.write(b"Host: a\r\n\r\n")
     assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")

@@ -12,16 +12,16 @@ from libs.common.errors import Forbidden, Unauthenticated
 from libs.common.http.document import CALLER_EXTENSION, DocumentPlugin
 from libs.common.http.guards import (
     Guard,
-    Guarded,
+    GuardedOperation,
     allow_holders,
     applications,
     commanding_users,
     devices,
-    list_guarded,
+    list_guarded_operations,
     super_admins,
     users,
 )
-from libs.common.http.request import PRINCIPAL
+from libs.common.http.request import PRINCIPAL_KEY
 from libs.common.identity import Kind, Principal
 from libs.common.identity.functions import Function
 
@@ -33,7 +33,7 @@ def principal(kind: Kind = Kind.USER, *functions: str, super_admin: bool = False
 
 
 async def lets_in(guard: Guard, caller: Principal | None) -> bool:
-    connection: Any = SimpleNamespace(scope={PRINCIPAL: caller})
+    connection: Any = SimpleNamespace(scope={PRINCIPAL_KEY: caller})
     handler: Any = None
     try:
         await guard(connection, handler)
@@ -119,12 +119,14 @@ def service() -> Litestar:
 
 def test_guards_can_be_read() -> None:
     """Every operation is listed with its guard, or that of its router; without one too."""
-    found = [one for one in list_guarded(service()) if not one.path.startswith("/schema")]
+    found = [
+        one for one in list_guarded_operations(service()) if not one.path.startswith("/schema")
+    ]
     assert sorted(found, key=lambda one: one.path) == [
-        Guarded("POST", "/edit/{name}", allow_holders(VIEW, EDIT)),
-        Guarded("GET", "/in/inherits", super_admins),
-        Guarded("WEBSOCKET", "/live", users),
-        Guarded("GET", "/open", None),
+        GuardedOperation("POST", "/edit/{name}", allow_holders(VIEW, EDIT)),
+        GuardedOperation("GET", "/in/inherits", super_admins),
+        GuardedOperation("WEBSOCKET", "/live", users),
+        GuardedOperation("GET", "/open", None),
     ]
 
 

@@ -6,8 +6,8 @@ from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import (
     AddressBlocked,
     GuardedResolver,
+    connect_outgoing_socket,
     is_address_allowed,
-    outgoing_socket,
     parse_networks,
     validate_url,
 )
@@ -97,4 +97,4 @@ async def test_a_host_name_is_checked_by_its_addresses():
 async def test_a_name_that_no_host_can_have_is_an_unknown_one(host: str):
     """The resolver raises something else, which callers would log as a fault of ours."""
     with pytest.raises(OSError, match="is not a host name"):
-        await outgoing_socket(host, 1, ())
+        await connect_outgoing_socket(host, 1, ())

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from libs.common.http.static import YEAR
+from libs.common.http.static import YEAR_SECONDS
 from services.gateway.pages import ConsoleFiles
 
 
@@ -21,7 +21,7 @@ def test_browsers_ask_again_for_the_page_and_its_service_worker(tmp_path: Path) 
     assert files.worker is not None
     assert (files.page.max_age, files.worker.max_age) == (0, 0)
     assert files.worker.media_type == "text/javascript"
-    assert files.assets["page-a1.js"].max_age == YEAR
+    assert files.assets["page-a1.js"].max_age == YEAR_SECONDS
 
 
 def test_the_policy_permits_a_worker_of_this_platform_only(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.params import PathParameter, QueryParameter
 from litestar.routes import HTTPRoute
 
-from libs.common.http.document import BODY, finish
+from libs.common.http.document import BODY, complete_document
 from libs.common.http.ids import describe_id
 from libs.common.identity import generate_keys
 from tests import apps
@@ -58,7 +58,7 @@ def service(request: pytest.FixtureRequest) -> tuple[list[Documented], dict[str,
     """The documented operations of a service, and the schemas of its document."""
     app = apps.SERVICES[request.param](generate_keys()[1])
     document = app.openapi_schema.to_schema()
-    finish(document, app)
+    complete_document(document, app)
     found = [
         Documented(f"{method} {route.path_format}", handler, item[method.lower()])
         for route in app.routes

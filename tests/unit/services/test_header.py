@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from libs.common.http.guards import Guarded, list_guarded
+from libs.common.http.guards import GuardedOperation, list_guarded_operations
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
 from libs.common.identity.header import LIFETIME_SECONDS
 from tests.apps import SERVICES
 
 
-def stranger_to(operation: Guarded) -> Principal:
+def stranger_to(operation: GuardedOperation) -> Principal:
     """A caller whom the guard of an operation refuses, once it is known who calls."""
     assert operation.guard is not None
     kind = Kind.USER if operation.guard.kind is Kind.APPLICATION else Kind.APPLICATION
@@ -36,7 +36,7 @@ async def test_stolen_or_forged_headers_are_refused(service: str) -> None:
     """A header that is too old, that has a bit flipped, or of another key, is nobody's: 401."""
     private, public = generate_keys()
     app = SERVICES[service](public)
-    operation = next(one for one in list_guarded(app) if one.guard is not None)
+    operation = next(one for one in list_guarded_operations(app) if one.guard is not None)
     caller = stranger_to(operation)
     good = HeaderSigner(private).sign(caller)
     now = time.time()

@@ -13,7 +13,7 @@ from libs.common.http.guards import allow_holders
 from libs.common.http.ids import PathId
 from libs.common.http.operations import route_operations
 from libs.common.http.request import needs_body
-from libs.common.http.streaming import Streamed
+from libs.common.http.streaming import StreamedAnswer
 from libs.common.identity.functions import Function
 from services.device.registry.devices.console_service import ErrorByDevice, UserDevices
 from services.device.registry.devices.integration_devices import DeviceAdder
@@ -44,7 +44,7 @@ async def find_devices(
     principal: RequestPrincipal,
     user_devices: UserDevicesDependency,
     data: JSONBody[FindDevices | None] = None,
-) -> Streamed[Page[DeviceResponse]]:
+) -> StreamedAnswer[Page[DeviceResponse]]:
     """List the devices that the caller may see, the newest first.
 
     The response is a page even if the request has no page size.

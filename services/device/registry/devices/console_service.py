@@ -12,7 +12,7 @@ from libs.common.contracts.names import CANVAS_OF_DEVICE, DeviceCanvas, GetDevic
 from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, distinct_ids
-from libs.common.http.streaming import Streamed, iterate_rows, map_batches
+from libs.common.http.streaming import StreamedAnswer, iterate_rows, map_batches
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, GrantsClient
 from libs.common.identity.users import UserNames
@@ -81,7 +81,7 @@ class UserDevices:
 
     async def search(
         self, principal: Principal, search: FindDevices
-    ) -> Streamed[Page[DeviceResponse]]:
+    ) -> StreamedAnswer[Page[DeviceResponse]]:
         """Stream a page of the devices that a user may see."""
         integrations = await self.integrations.list_summaries()
         found, total = await self.find(principal, search)

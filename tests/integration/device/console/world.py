@@ -12,7 +12,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.contracts import auth
 from libs.common.contracts.auth import DescribedUsers, DescribeUsers
-from libs.common.http import Service, create_app
+from libs.common.http import ServiceDescription, create_app
 from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, generate_keys
 from libs.common.identity.functions import Function
 from libs.common.process import collect_routers
@@ -204,7 +204,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[tuple[World, 
     foundation, rpc = wire_foundation(clients), RpcServer(bus, "device")
     things = foundation.things
     app = create_app(
-        Service(
+        ServiceDescription(
             name="device",
             title="Device",
             routes=collect_routers(wire_packages(foundation, rpc=rpc, system=bus)[0]),

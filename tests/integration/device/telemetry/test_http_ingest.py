@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer, RpcClient
 from libs.common.contracts.limits import Limits
-from libs.common.http import Service, provide
+from libs.common.http import ServiceDescription, build_dependencies
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
@@ -111,9 +111,9 @@ async def device(world: World) -> AsyncIterator[Device]:
 
     def build() -> Litestar:
         routers = [ROUTER, POLLING_ROUTER]
-        dependencies = provide(Handlers(edge, polls))
+        dependencies = build_dependencies(Handlers(edge, polls))
         return app.create_app(
-            Service(
+            ServiceDescription(
                 name="device",
                 title="Edge",
                 routes=[Router("/", route_handlers=routers, dependencies=dependencies)],

@@ -8,7 +8,7 @@ import pytest
 from litestar.params import JSONBody, QueryParameter
 from litestar.testing import TestClient
 
-from libs.common.http.app import Service, create_app
+from libs.common.http.app import ServiceDescription, create_app
 from libs.common.http.console import Ids, get, post
 from libs.common.http.guards import users
 from libs.common.http.ids import MAX_ID, Id, NamedId, OptionalId, PathId
@@ -84,7 +84,7 @@ def client() -> Iterator[TestClient[Any]]:
     """A service with three operations, called by a user."""
     private, public = generate_keys()
     header = HeaderSigner(private).sign(Principal(Kind.USER, "tenant", "1"))
-    service = Service(
+    service = ServiceDescription(
         name="test",
         title="Test",
         routes=[get_thing, list_things, add_things],

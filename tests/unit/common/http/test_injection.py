@@ -9,7 +9,7 @@ from litestar import Litestar, Router, get
 from litestar.di import NamedDependency, Provide
 from litestar.testing import TestClient
 
-from libs.common.http import open_api, provide
+from libs.common.http import build_dependencies, open_api
 
 
 class Counter:
@@ -44,7 +44,7 @@ def test_nested_routers_hand_the_same_objects_to_each_request() -> None:
     counter = Counter()
     handlers = Handlers(counter=counter, increment=partial(counter.increment))
     inner = Router("/inner", route_handlers=[get_count])
-    router = Router("/outer", route_handlers=[inner], dependencies=provide(handlers))
+    router = Router("/outer", route_handlers=[inner], dependencies=build_dependencies(handlers))
     with TestClient(Litestar([Router("/", route_handlers=[router])])) as client:
         assert [client.get("/outer/inner/count").json() for _ in range(2)] == [3, 7]
     assert counter.count == 4

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from litestar.testing import TestClient
 
-from libs.common.http.app import Service, create_app
+from libs.common.http.app import ServiceDescription, create_app
 from libs.common.http.console import get
 from libs.common.http.guards import users
 from libs.common.http.ids import PathId
@@ -45,7 +45,7 @@ async def get_thing(thing_id: PathId) -> int:
 def client() -> Iterator[TestClient[Any]]:
     """A service with one operation."""
     private, public = generate_keys()
-    service = Service(
+    service = ServiceDescription(
         name="test",
         title="Test",
         routes=[get_thing],

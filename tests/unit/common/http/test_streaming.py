@@ -12,12 +12,12 @@ from litestar.testing import create_test_client
 
 from libs.common.http import streaming
 from libs.common.http.console import Page, PageRequest, get
-from libs.common.http.failures import HANDLERS
+from libs.common.http.failures import EXCEPTION_HANDLERS
 from libs.common.http.operations import list_operations
 from libs.common.http.streaming import (
-    LARGEST_PAGE,
+    MAX_PAGE_BYTES,
     PIECE_BYTES,
-    Streamed,
+    StreamedAnswer,
     cut_page,
     join_pieces,
     map_batches,
@@ -35,23 +35,23 @@ async def rows(number: int, fault: int | None = None) -> AsyncGenerator[str, Non
 
 
 @get("/list")
-async def list_rows(number: FromQuery[int]) -> Streamed[list[str]]:
+async def list_rows(number: FromQuery[int]) -> StreamedAnswer[list[str]]:
     """Give a list."""
-    return Streamed([], rows(number))
+    return StreamedAnswer([], rows(number))
 
 
 @get("/page")
 async def page_rows(
     number: FromQuery[int], fault: FromQuery[int | None] = None
-) -> Streamed[list[str] | Page[str]]:
+) -> StreamedAnswer[list[str] | Page[str]]:
     """Give a page."""
     return PageRequest(page_size=10).streamed(rows(number, fault), number)
 
 
 @get("/map")
-async def map_rows(number: FromQuery[int]) -> Streamed[dict[str, int]]:
+async def map_rows(number: FromQuery[int]) -> StreamedAnswer[dict[str, int]]:
     """Give values by key."""
-    return Streamed({}, streaming.iterate_rows([(str(at), at) for at in range(number)]))
+    return StreamedAnswer({}, streaming.iterate_rows([(str(at), at) for at in range(number)]))
 
 
 @get("/complete")
@@ -64,7 +64,7 @@ ROUTES = list_operations(globals())
 
 
 def answer(path: str, **given: int) -> Any:
-    with create_test_client(ROUTES, exception_handlers=HANDLERS) as client:
+    with create_test_client(ROUTES, exception_handlers=EXCEPTION_HANDLERS) as client:
         return client.get(path, params=given)
 
 
@@ -102,7 +102,7 @@ def test_a_fault_after_the_beginning_breaks_the_answer_off():
 
 async def test_an_answer_holds_two_pieces_at_most():
     """A hundred pieces are sent; memory never has a tenth of them."""
-    streamed: Streamed[list[str]] = Streamed([], rows(100 * PIECE_BYTES // 100))
+    streamed: StreamedAnswer[list[str]] = StreamedAnswer([], rows(100 * PIECE_BYTES // 100))
     tracemalloc.start()
     try:
         pieces = join_pieces(streaming.encode_parts(streamed, b'{"data":[]}'))
@@ -127,7 +127,9 @@ async def test_others_go_on_between_two_pieces():
     task = asyncio.ensure_future(others())
     sent = [
         piece
-        async for piece in join_pieces(streaming.encode_parts(Streamed([], rows(MANY)), b"[]"))
+        async for piece in join_pieces(
+            streaming.encode_parts(StreamedAnswer([], rows(MANY)), b"[]")
+        )
     ]
     task.cancel()
     assert turns >= len(sent) - 1 > 1
@@ -147,7 +149,7 @@ async def test_rows_are_completed_some_at_a_time():
 
 async def test_a_page_with_a_cursor_ends_early_at_its_bound():
     """It names its last row, and has one row at least."""
-    half = LARGEST_PAGE // 2
+    half = MAX_PAGE_BYTES // 2
     shown, last = await cut_page(
         streaming.iterate_rows([half, half, 1]), 3, lambda size: "x" * size
     )

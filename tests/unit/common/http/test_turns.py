@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from libs.common.http.middleware import (
-    CONCURRENT_LARGE_BODIES,
     CONCURRENT_REQUESTS,
     CONCURRENT_REQUESTS_PER_PRINCIPAL,
-    LARGE_ANSWERS,
     LARGE_BODY_BYTES,
-    Turns,
+    MAX_CONCURRENT_LARGE_ANSWERS,
+    MAX_CONCURRENT_LARGE_BODIES,
+    ConcurrencyLimits,
 )
-from libs.common.http.request import PRINCIPAL
+from libs.common.http.request import PRINCIPAL_KEY
 from libs.common.identity import Kind, Principal
 
 
@@ -22,7 +22,7 @@ class Service:
     """Counts the requests that are worked on, by tenant."""
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        self.turns = ConcurrencyLimits()
         self.running: dict[str, int] = {}
         self.may_end = asyncio.Event()
         self.sent: list[int] = []
@@ -40,7 +40,7 @@ class Service:
             "type": "http",
             "headers": [(b"transfer-encoding", b"chunked")] if parts else [],
             "route_handler": SimpleNamespace(opt=opt),
-            PRINCIPAL: Principal(Kind.USER, tenant, user),
+            PRINCIPAL_KEY: Principal(Kind.USER, tenant, user),
         }
 
         async def receive() -> Any:
@@ -110,15 +110,15 @@ async def test_long_polls_occupy_no_worker(service: Service):
 
 async def test_slow_readers_of_large_answers_keep_no_worker(service: Service):
     """They wait for each other, and another tenant's answer is sent at once."""
-    for at in range(LARGE_ANSWERS // 2):
+    for at in range(MAX_CONCURRENT_LARGE_ANSWERS // 2):
         service.ask("slow", str(at % 2), pieces=1)
     await service.seen()
     assert service.turns.requests.free == CONCURRENT_REQUESTS
-    assert service.turns.answers.held("slow") == LARGE_ANSWERS // 2
+    assert service.turns.answers.held("slow") == MAX_CONCURRENT_LARGE_ANSWERS // 2
     service.ask("slow", "3", pieces=1)
     service.ask("quick", pieces=1)
     await service.seen()
-    assert service.turns.answers.held("slow") == LARGE_ANSWERS // 2
+    assert service.turns.answers.held("slow") == MAX_CONCURRENT_LARGE_ANSWERS // 2
     assert service.turns.answers.held("quick") == 1
 
 
@@ -140,7 +140,7 @@ async def test_a_large_answer_is_sent_in_pieces():
         )
 
     scope: Any = {"headers": [], "route_handler": SimpleNamespace(opt={})}
-    await Turns().serve(app, scope, send, send)
+    await ConcurrencyLimits().serve(app, scope, send, send)
     assert b"".join(one.get("body", b"") for one in sent) == b"x" * (LARGE_BODY_BYTES + 1)
     assert [one.get("more_body") for one in sent] == [None, True, True, False]
 
@@ -153,7 +153,7 @@ async def test_large_bodies_of_a_tenant_come_one_by_one(service: Service):
     assert await service.seen() == {"loud": 1}
     service.ask("loud", "2", body=[half, half])
     assert await service.seen() == {"loud": 2}
-    for at in range(CONCURRENT_LARGE_BODIES):
+    for at in range(MAX_CONCURRENT_LARGE_BODIES):
         service.ask(f"other {at}", body=[3 * half])
     found = await service.seen()
-    assert sum(found.values()) == 2 + CONCURRENT_LARGE_BODIES - 1
+    assert sum(found.values()) == 2 + MAX_CONCURRENT_LARGE_BODIES - 1

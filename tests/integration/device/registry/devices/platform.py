@@ -14,7 +14,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from libs.common.bus import Outbox, OutgoingMessage
 from libs.common.contracts.auth import DeviceCredentials
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.http import Service, create_app, provide
+from libs.common.http import ServiceDescription, build_dependencies, create_app
 from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
@@ -237,14 +237,16 @@ async def running(mongo: Mongo) -> AsyncIterator[Platform]:
     private, public = generate_keys()
     signer = HeaderSigner(private)
     app = create_app(
-        Service(
+        ServiceDescription(
             name="device",
             title="Device",
             routes=[
                 Router(
                     "/",
                     route_handlers=[PRODUCT_ROUTES, DEVICE_ROUTES, RPS_ROUTES],
-                    dependencies=provide(Handlers(products, devices, RpsService(records))),
+                    dependencies=build_dependencies(
+                        Handlers(products, devices, RpsService(records))
+                    ),
                 )
             ],
             verifier=HeaderVerifier(public),
