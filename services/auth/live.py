@@ -58,18 +58,18 @@ class LivePasswordService:
         id.
         """
         password, username = secrets.token_urlsafe(32), live_user(user.user_id)
-        if not await self.tokens.add_live_page(user, live_key(password)):
+        if not await self.tokens.add_live_credential(user, live_key(password)):
             raise Unauthenticated("the session has ended; log in again")
         return LiveCredentials(f"{username}#{secrets.token_hex(8)}", username, password)
 
-    async def session_has_pages(self, login: LoginRef) -> LivePages:
-        """Return whether any page of a session has a password."""
-        return LivePages(await self.tokens.has_live_pages(login.family))
+    async def has_live_credentials(self, login: LoginRef) -> LivePages:
+        """Return whether any page of a session has MQTT credentials, connected or not."""
+        return LivePages(await self.tokens.has_live_credentials(login.family))
 
 
 def offer_live(rpc: RpcServer, passwords: LivePasswordService) -> None:
     """Offer `rpc.auth.has_live_pages`."""
-    rpc.offer("has_live_pages", LoginRef, passwords.session_has_pages)
+    rpc.offer("has_live_pages", LoginRef, passwords.has_live_credentials)
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ class TokenWriter:
         keys = _family_keys(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
 
-    async def add_live_page(self, principal: Principal, key: str) -> bool:
+    async def add_live_credential(self, principal: Principal, key: str) -> bool:
         """Store a page's credential until its session ends; return False if it has ended.
 
         Permissions are not stored, because they are looked up when the credential is used.
@@ -163,8 +163,11 @@ class TokenWriter:
             )
         )
 
-    async def has_live_pages(self, family: str) -> bool:
-        """Return whether any page of an active session has a credential."""
+    async def has_live_credentials(self, family: str) -> bool:
+        """Return whether a page of an active session has credentials for MQTT.
+
+        The page does not have to be connected.
+        """
         return bool(await self._redis.exists(f"tw:pages:{family}"))
 
     async def _run_issue_script(

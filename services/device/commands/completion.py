@@ -158,7 +158,7 @@ class CommandCompletion(CommandCloser):
             await self.commands.add_result(command, session)
             if command.type is TaskType.CONFIG and command.status == "SUCCESS":
                 if command.kind == "SET_PROFILE":
-                    settings = thing.tsl.readable(dict(command.settings()))
+                    settings = thing.tsl.readable(dict(command.readable_settings()))
                     await self.commands.confirm_profile(thing.id, list(settings.items()), session)
                 if command.provisions:
                     await self.devices.reported_state.mark_provisioned(thing.id, session)

@@ -162,7 +162,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         inputs = self.payload["inputs"]
         return {self.service_id: inputs["value"] if list(inputs) == ["value"] else inputs or True}
 
-    def settings(self) -> list[tuple[str, Any]]:
+    def readable_settings(self) -> list[tuple[str, Any]]:
         """Return the readable settings of the command as pairs of key and value."""
         return settings_in(self.kind, self.payload)
 
@@ -177,7 +177,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     def settings_with_hidden_as_none(self) -> list[tuple[str, Any]]:
         """Return all settings of the command; the value of a write-only one is None."""
-        visible = self.settings()
+        visible = self.readable_settings()
         visible_keys = {key for key, _ in visible}
         return visible + [(key, None) for key in self.write_only if key not in visible_keys]
 

@@ -28,7 +28,7 @@ from services.device.entities.schemas import (
     SearchEntities,
 )
 from services.device.entities.search_counts import (
-    DeviceCountByModel,
+    DeviceCountByMemberSet,
     DeviceCounts,
     EntityLister,
     SearchRequest,
@@ -36,11 +36,11 @@ from services.device.entities.search_counts import (
 )
 from services.device.entities.search_filters import Keyword, MemberFilter, ThingFilter
 from services.device.entities.search_paging import (
-    MAX_NAMED_MODELS,
+    MAX_NAMED_MEMBER_SETS,
     CountedSearch,
     DeviceSelection,
     OutdatedCounts,
-    models_condition,
+    member_sets_condition,
     read_page,
 )
 from services.device.entities.service import (
@@ -56,12 +56,12 @@ from services.device.members.device_keys import (
     FIRST_KEY_NAME,
     FirstKeyReader,
 )
-from services.device.members.directory import EntityDirectory, ModelMembers
+from services.device.members.directory import EntityDirectory, MemberSetDirectory
 from services.device.members.entity import Entity
 from services.device.members.integration_things import IntegrationThings
 from services.device.things.device_queries import DeviceQueries
 from services.device.things.groups import GroupStore
-from services.device.things.model import Device, ModelKey
+from services.device.things.model import Device, MemberSetKey
 from services.device.things.visibility import (
     MATCHES_NOTHING,
     Condition,
@@ -81,7 +81,7 @@ class EntitySearch:
     """Searches entities for users."""
 
     devices: DeviceQueries
-    models: ModelMembers
+    member_sets: MemberSetDirectory
     directory: EntityDirectory
     grants: GrantReader
     integrations: Integrations
@@ -252,7 +252,7 @@ class EntitySearch:
         `excluded` entities are counted but do not match.
         """
         tenant, keyword = request.tenant, request.keyword
-        count = partial(self._count_devices_by_model, tenant, fresh=fresh)
+        count = partial(self._count_devices_by_member_set, tenant, fresh=fresh)
         visible = disjoint_conditions(request.grants)
         if request.customized or request.ids is not None:
             visible = []
@@ -266,9 +266,9 @@ class EntitySearch:
         everyone, matching = await asyncio.gather(
             count(parts), count(_split_disjoint(parts, whole))
         )
-        models = await self.models.find(tenant, everyone.keys())
+        member_sets = await self.member_sets.find(tenant, everyone.keys())
         selected_members = {
-            model: request.select_members(members) for model, members in models.items()
+            key: request.select_members(members) for key, members in member_sets.items()
         }
         pools = SelectedMembers(
             selected_members,
@@ -277,7 +277,7 @@ class EntitySearch:
             negated=request.negated,
             excluded_ids=excluded,
         )
-        ends, ending = list[Condition](), list[tuple[str, DeviceCountByModel]]()
+        ends, ending = list[Condition](), list[tuple[str, DeviceCountByMemberSet]]()
         if keyword is not None:
             others = [{"$nor": whole}] if whole else []
             for head, tail in pools.matching_splits():
@@ -288,23 +288,23 @@ class EntitySearch:
         if keyword is not None and not request.negated:
             conditions += _any_match_condition([*whole, *ends], pools, everyone)
         all_match = keyword is None and not excluded
-        devices = DeviceSelection(tenant, request.grants, conditions, models, pools, all_match)
+        devices = DeviceSelection(tenant, request.grants, conditions, member_sets, pools, all_match)
         sizes = pools.count_by_group(DeviceCounts(everyone, matching, ending))
         return CountedSearch(request.order, listed, devices, sizes, may_be_outdated=not fresh)
 
-    async def _count_devices_by_model(
+    async def _count_devices_by_member_set(
         self, tenant: str, parts: Sequence[Sequence[Condition]], *, fresh: bool
-    ) -> Counter[ModelKey]:
-        """Return the number of devices by model, summed over `parts`.
+    ) -> Counter[MemberSetKey]:
+        """Return the number of devices by member set, summed over `parts`.
 
         Each part is a list of conditions.
         """
-        totals: Counter[ModelKey] = Counter()
+        totals: Counter[MemberSetKey] = Counter()
         counts = await asyncio.gather(
-            *(self.devices.count_models(tenant, part, fresh=fresh) for part in parts)
+            *(self.devices.count_by_member_set(tenant, part, fresh=fresh) for part in parts)
         )
-        for models in counts:
-            totals.update(models)
+        for part_counts in counts:
+            totals.update(part_counts)
         return totals
 
 
@@ -352,11 +352,11 @@ def _split_disjoint(
 
 
 def _any_match_condition(
-    conditions: list[Condition], pools: SelectedMembers, counts: Mapping[ModelKey, int]
+    conditions: list[Condition], pools: SelectedMembers, counts: Mapping[MemberSetKey, int]
 ) -> list[Condition]:
     """Return the condition of devices with an entity that the keyword matches."""
-    matching_models = pools.models_with_matching_members()
-    if len(matching_models) > MAX_NAMED_MODELS or matching_models == counts.keys():
+    matching = pools.find_matching_member_sets()
+    if len(matching) > MAX_NAMED_MEMBER_SETS or matching == counts.keys():
         return []
-    either = [*conditions, *([models_condition(matching_models)] if matching_models else [])]
+    either = [*conditions, *([member_sets_condition(matching)] if matching else [])]
     return [{"$or": either}] if either else [MATCHES_NOTHING]

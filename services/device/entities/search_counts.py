@@ -1,7 +1,7 @@
 """Counts of entities in a search, and entities that are listed one by one.
 
-Entities of devices are counted by model. A search lists entities of integrations, custom entities,
-entities with their own grants, and entities of requested ids one by one.
+Entities of devices are counted by member set. A search lists entities of integrations, custom
+entities, entities with their own grants, and entities of requested ids one by one.
 """
 
 from collections import Counter
@@ -18,28 +18,28 @@ from services.device.entities.search_filters import Keyword, matches_entity
 from services.device.members.directory import EntityDirectory
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
-from services.device.things.model import ModelKey
+from services.device.things.model import MemberSetKey
 from services.device.things.visibility import Condition
 
-DeviceCountByModel = Mapping[ModelKey, int]
-"""Number of devices by model."""
+DeviceCountByMemberSet = Mapping[MemberSetKey, int]
+"""Number of devices by member set."""
 
 
 @dataclass(frozen=True)
 class DeviceCounts:
-    """Numbers of visible devices by model."""
+    """Numbers of visible devices by member set."""
 
-    all: DeviceCountByModel
+    all: DeviceCountByMemberSet
     """All visible devices."""
-    matching: DeviceCountByModel = field(default_factory=dict)
+    matching: DeviceCountByMemberSet = field(default_factory=dict)
     """Devices all of whose entities the keyword matches."""
-    ending: Sequence[tuple[str, DeviceCountByModel]] = ()
+    ending: Sequence[tuple[str, DeviceCountByMemberSet]] = ()
     """Pairs `(tail, counts)` for splits of the keyword into head and tail: other devices whose keys
     end with the head."""
 
 
 class SelectedMembers:
-    """The members that a search selects of each model, in groups and in order.
+    """The members that a search selects of each member set, in groups and in order.
 
     With `negated`, members that the keyword does not match are selected. Entities in `excluded_ids`
     are excluded.
@@ -47,7 +47,7 @@ class SelectedMembers:
 
     def __init__(
         self,
-        selected: Mapping[ModelKey, Sequence[Member]],
+        selected: Mapping[MemberSetKey, Sequence[Member]],
         order: EntityOrder,
         keyword: Keyword | None,
         *,
@@ -59,18 +59,16 @@ class SelectedMembers:
         self._without = {entity.id for entity in excluded_ids}
         self._excluded_counts = Counter(order.group_key(entity.member) for entity in excluded_ids)
         self._matching_numbers = {
-            model: {
-                member.number for member in members if keyword and keyword.matches_member(member)
-            }
-            for model, members in selected.items()
+            key: {member.number for member in members if keyword and keyword.matches_member(member)}
+            for key, members in selected.items()
         }
-        groups: dict[GroupKey, dict[ModelKey, list[Member]]] = {}
-        for model, members in selected.items():
+        groups: dict[GroupKey, dict[MemberSetKey, list[Member]]] = {}
+        for key, members in selected.items():
             for member in members:
                 pools = groups.setdefault(order.group_key(member), {})
-                pools.setdefault(model, []).append(member)
-        self.groups: dict[GroupKey, dict[ModelKey, list[Member]]] = {
-            group: {model: order.sorted_members(members) for model, members in pools.items()}
+                pools.setdefault(key, []).append(member)
+        self.groups: dict[GroupKey, dict[MemberSetKey, list[Member]]] = {
+            group: {key: order.sorted_members(members) for key, members in pools.items()}
             for group, pools in groups.items()
         }
 
@@ -79,8 +77,8 @@ class SelectedMembers:
         return Counter(
             {
                 group: sum(
-                    self._count_devices(model, member, counts)
-                    for model, members in pools.items()
+                    self._count_devices(key, member, counts)
+                    for key, members in pools.items()
                     for member in members
                 )
                 - self._excluded_counts[group]
@@ -88,23 +86,23 @@ class SelectedMembers:
             }
         )
 
-    def _count_devices(self, model: ModelKey, member: Member, counts: DeviceCounts) -> int:
-        """Return the number of devices of a model on which a member matches."""
-        everyone, keyword = counts.all.get(model, 0), self._keyword
+    def _count_devices(self, key: MemberSetKey, member: Member, counts: DeviceCounts) -> int:
+        """Return the number of devices of a member set on which a member matches."""
+        everyone, keyword = counts.all.get(key, 0), self._keyword
         if keyword is None:
             return everyone
         matching = everyone
-        if member.number not in self._matching_numbers[model]:
-            matching = counts.matching.get(model, 0) + sum(
-                tail_counts.get(model, 0)
+        if member.number not in self._matching_numbers[key]:
+            matching = counts.matching.get(key, 0) + sum(
+                tail_counts.get(key, 0)
                 for tail, tail_counts in counts.ending
                 if keyword.matches_tail(member, tail)
             )
         return everyone - matching if self._negated else matching
 
-    def models_with_matching_members(self) -> set[ModelKey]:
-        """Return the models with members that match on every device."""
-        return {model for model, numbers in self._matching_numbers.items() if numbers}
+    def find_matching_member_sets(self) -> set[MemberSetKey]:
+        """Return the member sets with members that match on every device."""
+        return {key for key, numbers in self._matching_numbers.items() if numbers}
 
     def matching_splits(self) -> list[tuple[str, str]]:
         """Return the splits `(head, tail)` whose tail starts the path of any member."""
@@ -120,13 +118,13 @@ class SelectedMembers:
         ]
 
     def matching_members(
-        self, group: GroupKey, model: ModelKey, thing: EntityThing
+        self, group: GroupKey, key: MemberSetKey, thing: EntityThing
     ) -> list[Member]:
         """Return the matching members of a device, in order."""
-        members = self.groups.get(group, {}).get(model, [])
+        members = self.groups.get(group, {}).get(key, [])
         keyword = self._keyword
         if keyword is not None and members:
-            numbers = self._matching_numbers[model]
+            numbers = self._matching_numbers[key]
             whole = keyword.matches_thing(thing)
             members = [
                 member
@@ -147,7 +145,7 @@ class SearchRequest:
     grants: Grants
     order: EntityOrder
     select_members: Callable[[MemberSet], list[Member]]
-    """Selects the members of a model."""
+    """Selects members of a member set."""
     keyword: Keyword | None = None
     negated: bool = False
     """Whether entities that the keyword does not match are wanted."""

@@ -11,11 +11,11 @@ from services.device.entities.search_counts import SelectedMembers
 from services.device.members.entity import Entity, EntityThing, thing_from_device
 from services.device.members.members import Member, MemberSet
 from services.device.things.device_queries import DeviceQueries
-from services.device.things.model import ListedDevice, ModelKey
+from services.device.things.model import ListedDevice, MemberSetKey
 from services.device.things.visibility import Condition, sort_index_hint
 
-MAX_NAMED_MODELS = 50
-"""Maximum models in a query for devices."""
+MAX_NAMED_MEMBER_SETS = 50
+"""Maximum member sets that a query for devices names."""
 
 DeviceIterator = AsyncGenerator[ListedDevice, None]
 """Yields the devices of a search in its order."""
@@ -26,12 +26,12 @@ ThingMembers = tuple[EntityThing, Sequence[Member]]
 
 @dataclass(frozen=True)
 class DeviceSelection:
-    """Devices of a search, and the wanted members of their models."""
+    """Devices of a search, and the wanted members of their member sets."""
 
     tenant: str
     grants: Grants
     conditions: list[Condition]
-    models: Mapping[ModelKey, MemberSet]
+    member_sets: Mapping[MemberSetKey, MemberSet]
     pools: SelectedMembers
     all_match: bool
     """Whether all wanted members of each device match: there is no keyword."""
@@ -118,11 +118,11 @@ class _GroupReader:
         """
         if not self._pools:
             return None, skip
-        models = self._pools.keys()
+        member_sets = self._pools.keys()
         conditions, only_these = list(self._devices.conditions), True
-        if models != self._devices.models.keys():
-            only_these = len(models) <= MAX_NAMED_MODELS
-            conditions += [models_condition(models)] if only_these else []
+        if member_sets != self._devices.member_sets.keys():
+            only_these = len(member_sets) <= MAX_NAMED_MEMBER_SETS
+            conditions += [member_sets_condition(member_sets)] if only_these else []
         sizes = {len(members) for members in self._pools.values()}
         passed = 0
         expected = (skip + limit) // min(sizes) + 1
@@ -189,30 +189,26 @@ class _GroupReader:
         devices = self._devices
         async with aclosing(walk) as found:
             async for device in found:
-                model = device.model_key
-                if self._may_be_outdated and model not in devices.models:
+                key = device.member_set_key
+                if self._may_be_outdated and key not in devices.member_sets:
                     raise OutdatedCounts
-                if model not in self._pools:
+                if key not in self._pools:
                     continue
-                thing = thing_from_device(device, devices.models[model])
-                members = devices.pools.matching_members(self._group, model, thing)
+                thing = thing_from_device(device, devices.member_sets[key])
+                members = devices.pools.matching_members(self._group, key, thing)
                 if members:
                     yield thing, members
 
 
-def models_condition(models: Collection[ModelKey]) -> Condition:
-    """Return the condition that a device has one of these models."""
+def member_sets_condition(member_sets: Collection[MemberSetKey]) -> Condition:
+    """Return the condition that a device has one of these member sets."""
     return {
         "$or": [
             {
-                "model": model.model,
-                "entityNames": model.names or None,
-                **(
-                    {"tslVersion": model.version}
-                    if model.version
-                    else {"shape": model.shape or None}
-                ),
+                "model": key.model,
+                "entityNames": key.names or None,
+                **({"tslVersion": key.version} if key.version else {"shape": key.shape or None}),
             }
-            for model in models
+            for key in member_sets
         ]
     }

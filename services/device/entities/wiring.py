@@ -102,7 +102,7 @@ def wire_entities(
         entities=service,
         entity_search=EntitySearch(
             devices.queries,
-            members.models,
+            members.member_sets,
             directory,
             clients.grants,
             clients.integrations,

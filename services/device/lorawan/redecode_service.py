@@ -257,5 +257,5 @@ class RedecodeService:
         return await self.get(principal, model)
 
     async def _count_devices(self, tenant: str, model: str) -> int:
-        counted = await self._lists.count_models_by_integration(tenant)
-        return sum(count.devices for count in counted if count.model.model == model)
+        counted = await self._lists.count_member_sets_by_integration(tenant)
+        return sum(count.devices for count in counted if count.member_set.model == model)

@@ -1,4 +1,4 @@
-"""Finds the members of models, and entities by id and by key."""
+"""Finds member sets by their keys, and entities by id and by key."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,19 +24,19 @@ from services.device.members.members import MemberSet, build_members, number_key
 from services.device.members.shapes import ShapeStore, shape_members
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
-from services.device.things.model import ListedDevice, ModelKey, Thing
+from services.device.things.model import ListedDevice, MemberSetKey, Thing
 from services.device.things.specifications import MemberRegistry, TslKey, TslStore, product_owner
 from services.device.things.thing_store import parse_names
 from services.device.things.visibility import Condition, identifier_condition
 
 CACHE_SIZE = 100_000
-"""Cached members of all models together; one takes half a KiB."""
+"""Cached members of all member sets together; one takes half a KiB."""
 
 _NO_MEMBERS = MemberSet(())
 
 
-class ModelMembers:
-    """Finds the members of models and caches them."""
+class MemberSetDirectory:
+    """Finds member sets by their keys, and caches them."""
 
     def __init__(self, database: Database, tsls: TslStore) -> None:
         self._tsls = tsls
@@ -47,9 +47,12 @@ class ModelMembers:
         self._size = 0
 
     async def find(
-        self, tenant: str, keys: Iterable[ModelKey], known_tsls: Mapping[TslKey, Tsl] | None = None
-    ) -> dict[ModelKey, MemberSet]:
-        """Return the members of each model; deleted models have none.
+        self,
+        tenant: str,
+        keys: Iterable[MemberSetKey],
+        known_tsls: Mapping[TslKey, Tsl] | None = None,
+    ) -> dict[MemberSetKey, MemberSet]:
+        """Return the member set of each key; that of a deleted product is empty.
 
         If given, `known_tsls` contain the current TSL of every product version in `keys`.
         """
@@ -120,10 +123,12 @@ ThingsByIdentifier = dict[tuple[str, str], EntityThing]
 class EntityDirectory:
     """Finds the entities of a tenant, regardless of grants."""
 
-    def __init__(self, devices: DeviceStore, things: ThingDirectory, models: ModelMembers) -> None:
+    def __init__(
+        self, devices: DeviceStore, things: ThingDirectory, member_sets: MemberSetDirectory
+    ) -> None:
         self._devices = devices
         self._things = things
-        self._models = models
+        self._member_sets = member_sets
 
     async def find_by_ids(self, tenant: str, ids: Sequence[int]) -> dict[int, Entity]:
         """Return the entities with these ids; unknown ids are missing."""
@@ -189,10 +194,12 @@ class EntityDirectory:
     ) -> list[EntityThing]:
         """Return the entity things of devices; if given, `loaded` are their things with TSLs."""
         tsls = {(thing.tenant, thing.model, thing.tsl_version): thing.tsl for thing in loaded}
-        models = await self._models.find(tenant, (device.model_key for device in devices), tsls)
+        member_sets = await self._member_sets.find(
+            tenant, (device.member_set_key for device in devices), tsls
+        )
         records: Sequence[Thing | None] = loaded or [None] * len(devices)
         return [
-            thing_from_device(device, models[device.model_key], record)
+            thing_from_device(device, member_sets[device.member_set_key], record)
             for device, record in zip(devices, records, strict=True)
         ]
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.device.clients import Clients
 from services.device.members.device_keys import DeviceCredentialsClient, FirstKeyReader
-from services.device.members.directory import EntityDirectory, ModelMembers
+from services.device.members.directory import EntityDirectory, MemberSetDirectory
 from services.device.members.integration_things import IntegrationThings
 from services.device.things.specifications import MemberRegistry
 from services.device.things.wiring import ThingsPackage
@@ -14,7 +14,7 @@ from services.device.things.wiring import ThingsPackage
 class MembersPackage:
     """The members of things, things of integrations, and keys of devices."""
 
-    models: ModelMembers
+    member_sets: MemberSetDirectory
     directory: EntityDirectory
     integration_things: IntegrationThings
     credentials: DeviceCredentialsClient
@@ -24,11 +24,11 @@ class MembersPackage:
 def wire_members(clients: Clients, *, things: ThingsPackage) -> MembersPackage:
     """Construct the directory of entities and the clients for device keys."""
     database = clients.mongo.database
-    models = ModelMembers(database, things.specifications)
+    member_sets = MemberSetDirectory(database, things.specifications)
     credentials = DeviceCredentialsClient(clients.rpc)
     return MembersPackage(
-        models=models,
-        directory=EntityDirectory(things.devices, things.directory, models),
+        member_sets=member_sets,
+        directory=EntityDirectory(things.devices, things.directory, member_sets),
         integration_things=IntegrationThings(
             clients.integrations, things.thing_store, MemberRegistry(database), things.ids
         ),

@@ -143,7 +143,7 @@ def wire_registry(
         alarms=alarms.eraser,
     )
     rpc.offer("describe_groups", DescribeGroups, group_service.describe_groups)
-    DeviceSummaryRpc(devices.queries, members.models, integrations).offer(rpc)
+    DeviceSummaryRpc(devices.queries, members.member_sets, integrations).offer(rpc)
     DeviceAssigner(devices, orphans, remover).offer(rpc)
     IntegrationRpc(
         devices=devices,

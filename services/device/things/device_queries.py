@@ -19,9 +19,9 @@ from services.device.things.device_search import (
 from services.device.things.model import (
     Device,
     ListedDevice,
-    ModelKey,
+    MemberSetKey,
     device_from_document,
-    model_key,
+    member_set_key,
     projection_for,
 )
 from services.device.things.visibility import (
@@ -33,20 +33,20 @@ from services.device.things.visibility import (
 
 MAX_CURSOR_BATCH = 1000
 """Maximum devices that MongoDB returns in one batch of a cursor."""
-CACHE_SIZE, MAX_MODELS = 100, 1_000
-"""Searches whose counts by model are cached, and the maximum models of one such search."""
+CACHE_SIZE, MAX_MEMBER_SETS = 100, 1_000
+"""Searches whose counts by member set are cached, and the maximum member sets of such a search."""
 _LISTED_PROJECTION = projection_for(ListedDevice)
 _LISTED_DEVICES = list[ListedDevice]
-_MODEL_KEY_FIELDS = ("model", "tslVersion", "shape", "entityNames")
-"""The stored fields that identify a `ModelKey`."""
+_MEMBER_SET_KEY_FIELDS = ("model", "tslVersion", "shape", "entityNames")
+"""The stored fields that identify a `MemberSetKey`."""
 
 
 @dataclass(frozen=True, slots=True)
-class CountedModel:
-    """The number of devices of one integration and model."""
+class MemberSetCount:
+    """The number of devices of one integration and member set."""
 
     integration: str
-    model: ModelKey
+    member_set: MemberSetKey
     devices: int
 
 
@@ -70,7 +70,9 @@ class DeviceQueries:
 
     def __init__(self, devices: Collection) -> None:
         self._devices = devices
-        self._models = CachedCounter(devices, self._count_models, _count_devices, CACHE_SIZE)
+        self._counts_by_member_set = CachedCounter(
+            devices, self._count_by_member_set, _count_devices, CACHE_SIZE
+        )
 
     async def list_by_ids(self, tenant: str, ids: Iterable[int]) -> list[ListedDevice]:
         """Return the devices of the tenant with these ids."""
@@ -159,33 +161,37 @@ class DeviceQueries:
         finally:
             await cursor.close()
 
-    async def count_models(
+    async def count_by_member_set(
         self, tenant: str, conditions: Sequence[Condition], *, fresh: bool
-    ) -> Counter[ModelKey]:
-        """Count the devices that meet all conditions, by model.
+    ) -> Counter[MemberSetKey]:
+        """Count the devices that meet all conditions, by member set.
 
         Large counts may be some seconds old, unless `fresh`.
         """
         few = any("_id" in condition or "group" in condition for condition in conditions)
         hint = None if few else "members"
-        return await self._models.count(combine_conditions(tenant, conditions), hint, fresh=fresh)
+        return await self._counts_by_member_set.count(
+            combine_conditions(tenant, conditions), hint, fresh=fresh
+        )
 
-    async def _count_models(self, condition: Condition, **options: Any) -> Counter[ModelKey]:
-        counts: Counter[ModelKey] = Counter()
+    async def _count_by_member_set(
+        self, condition: Condition, **options: Any
+    ) -> Counter[MemberSetKey]:
+        counts: Counter[MemberSetKey] = Counter()
         async for group in await self._devices.aggregate(
-            [{"$match": condition}, _group_stage(*_MODEL_KEY_FIELDS)], **options
+            [{"$match": condition}, _group_stage(*_MEMBER_SET_KEY_FIELDS)], **options
         ):
-            counts[_model_key_of_group(group)] += group["devices"]
+            counts[_member_set_key_of_group(group)] += group["devices"]
         return counts
 
-    async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
-        """Count the devices of a tenant by integration and model."""
-        grouped = _group_stage("integration", *_MODEL_KEY_FIELDS)
+    async def count_member_sets_by_integration(self, tenant: str) -> list[MemberSetCount]:
+        """Count the devices of a tenant by integration and member set."""
+        grouped = _group_stage("integration", *_MEMBER_SET_KEY_FIELDS)
         groups = await self._devices.aggregate([{"$match": {"tenant": tenant}}, grouped])
         return [
-            CountedModel(
+            MemberSetCount(
                 group["_id"].get("integration", DIRECT_INTEGRATION),
-                _model_key_of_group(group),
+                _member_set_key_of_group(group),
                 group["devices"],
             )
             async for group in groups
@@ -272,13 +278,13 @@ def _group_stage(*fields: str) -> Condition:
     return {"$group": {"_id": {name: f"${name}" for name in fields}, "devices": {"$sum": 1}}}
 
 
-def _count_devices(counts: Counter[ModelKey]) -> int:
-    """Return the number of counted devices; 0 for more than `MAX_MODELS` models.
+def _count_devices(counts: Counter[MemberSetKey]) -> int:
+    """Return the number of counted devices; 0 for more than `MAX_MEMBER_SETS` sets.
 
-    The cache keeps only counts of many devices. With 0 it does not keep counts of too many models.
+    The cache keeps only counts of many devices. With 0 it does not keep counts of too many sets.
     """
-    return counts.total() if len(counts) <= MAX_MODELS else 0
+    return counts.total() if len(counts) <= MAX_MEMBER_SETS else 0
 
 
-def _model_key_of_group(group: Document) -> ModelKey:
-    return model_key(*map(group["_id"].get, _MODEL_KEY_FIELDS))
+def _member_set_key_of_group(group: Document) -> MemberSetKey:
+    return member_set_key(*map(group["_id"].get, _MEMBER_SET_KEY_FIELDS))

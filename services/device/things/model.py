@@ -40,8 +40,8 @@ _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
 """Creation time of a device whose age is unknown."""
 
 
-class ModelKey(NamedTuple):
-    """Identifies devices that have the same members with the same names."""
+class MemberSetKey(NamedTuple):
+    """Key of a set of members with their names, which all devices with this key have."""
 
     model: str
     version: str
@@ -106,9 +106,9 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
         return device_key(self.integration, self.sn)
 
     @property
-    def model_key(self) -> ModelKey:
-        """Return the key of the device's model."""
-        return model_key(self.model, self.tsl_version, self.shape, self.entity_names)
+    def member_set_key(self) -> MemberSetKey:
+        """Return the key of the device's member set."""
+        return member_set_key(self.model, self.tsl_version, self.shape, self.entity_names)
 
 
 class Device(ListedDevice, kw_only=True):
@@ -289,10 +289,12 @@ def device_document(device: Device) -> Document:
     }
 
 
-def model_key(model: str, version: str, shape: str | None, names: str | None = None) -> ModelKey:
+def member_set_key(
+    model: str, version: str, shape: str | None, names: str | None = None
+) -> MemberSetKey:
     """Return the key of a product version or, for the open product, of a shape."""
     version, shape = ("", shape or "") if model == GENERIC_MODEL else (version, "")
-    return ModelKey(model, version, shape, names or "")
+    return MemberSetKey(model, version, shape, names or "")
 
 
 def reported_fields(device: Device) -> dict[str, Any]:

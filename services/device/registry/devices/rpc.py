@@ -45,7 +45,7 @@ from libs.common.integrations.client import Integrations
 from libs.common.store.mongo import Document, build_text_condition
 from libs.common.things import DIRECT_INTEGRATION, internal_sn
 from libs.common.tsl import to_wire
-from services.device.members.directory import ModelMembers
+from services.device.members.directory import MemberSetDirectory
 from services.device.members.entity import Entity, thing_from_document
 from services.device.members.integration_things import IntegrationThings
 from services.device.registry.devices.integration_devices import (
@@ -80,11 +80,11 @@ class DeviceSummaryRpc:
     """Answers `describe_devices` and `count_devices`."""
 
     def __init__(
-        self, lists: DeviceQueries, models: ModelMembers, integrations: Integrations
+        self, lists: DeviceQueries, member_sets: MemberSetDirectory, integrations: Integrations
     ) -> None:
         self._integrations = integrations
         self._lists = lists
-        self._models = models
+        self._member_sets = member_sets
 
     def offer(self, rpc: RpcServer) -> None:
         """Register the handlers of both operations."""
@@ -121,13 +121,15 @@ class DeviceSummaryRpc:
         Entities are counted by product: the number of members of the TSL times the number of
         devices.
         """
-        groups = await self._lists.count_models_by_integration(request.tenant)
-        members = await self._models.find(request.tenant, {group.model for group in groups})
+        groups = await self._lists.count_member_sets_by_integration(request.tenant)
+        members = await self._member_sets.find(
+            request.tenant, {group.member_set for group in groups}
+        )
         counts: dict[str, DeviceCount] = defaultdict(lambda: DeviceCount(0, 0))
         for group in groups:
             count = counts[group.integration]
             count.devices += group.devices
-            count.entities += group.devices * len(members[group.model].members)
+            count.entities += group.devices * len(members[group.member_set].members)
         return DeviceCounts(dict(counts))
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from libs.common.identity.grants import Grants
 from libs.common.things import get_entity_thing_id
-from services.device.members.directory import ModelMembers
+from services.device.members.directory import MemberSetDirectory
 from services.device.members.entity import Entity, thing_from_device, thing_from_document
 from services.device.things.model import device_from_document
 from services.device.things.specifications import TslStore
@@ -113,10 +113,10 @@ async def everything(world: World, tenant: str = "default") -> list[Entity]:
     """Return every entity of a tenant by a plain read."""
     documents = await world.database["devices"].find({"tenant": tenant}).to_list(None)
     devices = list(map(device_from_document, documents))
-    models = await ModelMembers(world.database, TslStore(world.database)).find(
-        tenant, [one.model_key for one in devices]
+    member_sets = await MemberSetDirectory(world.database, TslStore(world.database)).find(
+        tenant, [one.member_set_key for one in devices]
     )
-    things = [thing_from_device(device, models[device.model_key]) for device in devices]
+    things = [thing_from_device(device, member_sets[device.member_set_key]) for device in devices]
     things += [
         thing_from_document(document)
         for document in await world.database["things"].find({"tenant": tenant}).to_list(None)

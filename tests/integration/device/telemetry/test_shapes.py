@@ -7,7 +7,7 @@ from bson import BSON
 
 from libs.common.contracts.limits import Limits
 from libs.common.things import GENERIC_MODEL
-from services.device.members.directory import ModelMembers
+from services.device.members.directory import MemberSetDirectory
 from services.device.members.shapes import ShapeStore
 from services.device.things.model import device_from_document
 from services.device.things.specifications import TslStore
@@ -17,10 +17,10 @@ from tests.integration.device.telemetry.world import World
 async def shape_of(world: World, number: int) -> dict[str, tuple[int, str]]:
     """Number and type of each path of a device."""
     device = await world.database["devices"].find_one({"_id": number})
-    model = device_from_document(device).model_key
+    key = device_from_document(device).member_set_key
     members = (
-        await ModelMembers(world.database, TslStore(world.database)).find("default", [model])
-    )[model]
+        await MemberSetDirectory(world.database, TslStore(world.database)).find("default", [key])
+    )[key]
     return {member.path: (member.number, member.value_type) for member in members.members}
 
 

@@ -91,7 +91,7 @@ class World:
         found: dict[int, dict[str, Any]] = {id_: {} for id_ in ids}
         for command in self.commands:
             if command.kind == kind and command.thing_id in found:
-                found[command.thing_id].update(command.settings())
+                found[command.thing_id].update(command.readable_settings())
         return found
 
     async def find_profile(self, thing_id: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from services.device.entities.search import EntitySearch
 from services.device.members.entity import Entity, EntityThing
 from services.device.members.members import Member, MemberSet
 from services.device.things.device_search import Condition
-from services.device.things.model import ListedDevice, ModelKey
+from services.device.things.model import ListedDevice, MemberSetKey
 
 ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,7 +42,7 @@ class FakeStore:
         self.models = models
         self.walks: list[Walk] = []
         self.read = 0
-        self.lately: dict[ModelKey, int] = {}
+        self.lately: dict[MemberSetKey, int] = {}
         """What was counted a moment ago, when that is not so any more."""
 
     def _device(self, number: int) -> ListedDevice:
@@ -59,13 +59,13 @@ class FakeStore:
             updated_at=NOW,
         )
 
-    async def count_models(
+    async def count_by_member_set(
         self, tenant: str, conditions: Sequence[Condition], *, fresh: bool
-    ) -> dict[ModelKey, int]:
+    ) -> dict[MemberSetKey, int]:
         if self.lately and not fresh:
             return self.lately
         share = DEVICES // len(self.models)
-        return {ModelKey(one, "v1"): share for one in self.models}
+        return {MemberSetKey(one, "v1"): share for one in self.models}
 
     async def list_integrations(self, tenant: str) -> list[str]:
         return ["direct"]
@@ -80,7 +80,7 @@ class FakeStore:
 
 
 class FakeModels:
-    async def find(self, tenant: str, keys: Any) -> dict[ModelKey, MemberSet]:
+    async def find(self, tenant: str, keys: Any) -> dict[MemberSetKey, MemberSet]:
         return {key: model(SIZES[key.model]) for key in keys}
 
 
@@ -197,11 +197,13 @@ async def test_a_page_across_two_names_walks_twice():
 @pytest.mark.parametrize(
     "lately",
     [
-        {ModelKey("FIVE", "v1"): DEVICES, ModelKey("SEVEN", "v0"): 3},
-        {ModelKey("SEVEN", "v1"): DEVICES + 5},
+        {MemberSetKey("FIVE", "v1"): DEVICES, MemberSetKey("SEVEN", "v0"): 3},
+        {MemberSetKey("SEVEN", "v1"): DEVICES + 5},
     ],
 )
-async def test_outdated_counts_are_repeated(lately: dict[ModelKey, int], sorts: list[Sort] | None):
+async def test_outdated_counts_are_repeated(
+    lately: dict[MemberSetKey, int], sorts: list[Sort] | None
+):
     """Outdated counts are repeated, so that the page is complete."""
     asked = {} if sorts is None else {"sorts": sorts}
     expected = await page(FakeStore("FIVE", "SEVEN"), 5, 1000, **asked)

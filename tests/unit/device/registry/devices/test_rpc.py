@@ -11,13 +11,13 @@ from libs.common.contracts.names import (
     DeviceCounts,
 )
 from services.device.registry.devices.rpc import DeviceSummaryRpc
-from services.device.things.device_queries import CountedModel
+from services.device.things.device_queries import MemberSetCount
 from services.device.things.device_search import PageQuery
-from services.device.things.model import ModelKey
+from services.device.things.model import MemberSetKey
 
-LAMP = ModelKey("LAMP", "1.0")
-DOOR = ModelKey("DOOR", "1.0")
-GONE = ModelKey("GONE", "1.0")
+LAMP = MemberSetKey("LAMP", "1.0")
+DOOR = MemberSetKey("DOOR", "1.0")
+GONE = MemberSetKey("GONE", "1.0")
 
 
 @dataclass
@@ -26,7 +26,7 @@ class Members:
 
 
 class Lists:
-    def __init__(self, groups: list[CountedModel]) -> None:
+    def __init__(self, groups: list[MemberSetCount]) -> None:
         self.order: list[tuple[str, int]] = []
         self.integrations: Sequence[str] = ()
         self._groups = groups
@@ -37,12 +37,14 @@ class Lists:
         self.order, self.integrations = query.order, query.integrations
         return [], 0
 
-    async def count_models_by_integration(self, tenant: str) -> list[CountedModel]:
+    async def count_member_sets_by_integration(self, tenant: str) -> list[MemberSetCount]:
         return self._groups
 
 
-class ModelMembers:
-    async def find(self, tenant: str, keys: Iterable[ModelKey]) -> Mapping[ModelKey, Members]:
+class MemberSetDirectory:
+    async def find(
+        self, tenant: str, keys: Iterable[MemberSetKey]
+    ) -> Mapping[MemberSetKey, Members]:
         known = {LAMP: Members((1, 2, 3)), DOOR: Members((1,)), GONE: Members(())}
         return {key: known[key] for key in keys}
 
@@ -56,14 +58,14 @@ async def test_entities_are_counted_by_model() -> None:
     """Members times devices, whatever the number of devices is."""
     lists = Lists(
         [
-            CountedModel("direct", LAMP, 1_000_000),
-            CountedModel("direct", DOOR, 2),
-            CountedModel("ping", LAMP, 1),
-            CountedModel("ping", GONE, 5),
+            MemberSetCount("direct", LAMP, 1_000_000),
+            MemberSetCount("direct", DOOR, 2),
+            MemberSetCount("ping", LAMP, 1),
+            MemberSetCount("ping", GONE, 5),
         ]
     )
 
-    found = await DeviceSummaryRpc(lists, ModelMembers(), Integrations()).count(
+    found = await DeviceSummaryRpc(lists, MemberSetDirectory(), Integrations()).count(
         CountDevices("default")
     )
 
@@ -75,7 +77,7 @@ async def test_entities_are_counted_by_model() -> None:
 async def test_an_order_ends_in_the_id() -> None:
     """So that pages do not overlap; a criterion counts once."""
     lists = Lists([])
-    names = DeviceSummaryRpc(lists, ModelMembers(), Integrations())
+    names = DeviceSummaryRpc(lists, MemberSetDirectory(), Integrations())
 
     await names.describe(DescribeDevices("default"))
     assert lists.order == [("_id", -1)]
@@ -89,7 +91,7 @@ async def test_an_order_ends_in_the_id() -> None:
 async def test_an_order_by_integration_knows_the_names() -> None:
     """Devices do not store them."""
     lists = Lists([])
-    names = DeviceSummaryRpc(lists, ModelMembers(), Integrations())
+    names = DeviceSummaryRpc(lists, MemberSetDirectory(), Integrations())
     await names.describe(DescribeDevices("default", order=[("integrationName", -1)]))
     assert lists.order == [("integrationName", -1), ("_id", -1)]
     assert lists.integrations == ["ping", "direct"]
