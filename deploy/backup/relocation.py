@@ -19,7 +19,7 @@ from libs.common.store.ids import FIRST_ID
 from libs.common.things import MEMBERS_PER_THING
 from services.device.telemetry.partitions import KEY_FORMAT
 from services.workflow.credentials.store import seal_context
-from services.workflow.nodes.base import Registry
+from services.workflow.nodes.base import NodeRegistry
 from services.workflow.nodes.wiring import create_registry
 from services.workflow.notifications.service import replace_secret, webhook_seal_context
 from services.workflow.notifications.store import Notifications
@@ -317,7 +317,7 @@ def _rewrite_flow_service(match: re.Match[str], move: Relocation) -> str:
     return f"system.integration.{move.shift_id(_FLOW_SEQUENCE, flow)}"
 
 
-def _create_node_registry() -> Registry:
+def _create_node_registry() -> NodeRegistry:
     """Return a registry of the node types that can inspect designs, but not run them."""
     nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
     return create_registry(nothing, nothing, nothing)

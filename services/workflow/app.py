@@ -16,7 +16,11 @@ from libs.common.process import connect_process
 from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
 from services.workflow.clients import Clients
-from services.workflow.components.catalogue import ComponentHandlers, Editors, component_router
+from services.workflow.components.catalogue import (
+    ComponentHandlers,
+    ConsoleEditors,
+    component_router,
+)
 from services.workflow.credentials.console import CredentialHandlers, credential_router
 from services.workflow.engine.log_entries import REJECTED_RUNS_LOG_SECONDS
 from services.workflow.engine.recovery import PENDING_PERIOD, RECOVERY_PERIOD
@@ -27,10 +31,10 @@ from services.workflow.flows.logs import LogHandlers, log_router
 from services.workflow.flows.store import FlowStore
 from services.workflow.flows.wiring import Flows, wire_flows
 from services.workflow.migrations import MIGRATIONS
-from services.workflow.nodes.wiring import Nodes, wire_nodes
+from services.workflow.nodes.wiring import NodeTypes, wire_nodes
 from services.workflow.notifications.channels import NotificationChannels
 from services.workflow.notifications.console import NotificationHandlers, notification_router
-from services.workflow.notifications.events import consume_alarms
+from services.workflow.notifications.events import create_alarm_consumer
 from services.workflow.notifications.sender import NotificationSender
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import NotificationStore
@@ -46,7 +50,7 @@ class WorkflowPackages:
     """The packages of a process."""
 
     clients: Clients
-    nodes: Nodes
+    nodes: NodeTypes
     flows: Flows
     engine: EngineParts
     triggers: Triggers
@@ -89,7 +93,7 @@ def build_app(core: WorkflowPackages) -> Litestar:
         flow_router(FlowHandlers(core.flows.service)),
         trial_router(TrialHandlers(core.trials)),
         log_router(LogHandlers(core.flows.logs)),
-        component_router(ComponentHandlers(nodes.registry, Editors(clients.rpc))),
+        component_router(ComponentHandlers(nodes.registry, ConsoleEditors(clients.rpc))),
     ]
     return create_app(
         ServiceDescription(
@@ -131,12 +135,12 @@ async def lifespan(core: WorkflowPackages) -> AsyncIterator[None]:
     await engine.replicas.renew_entry()
     await report_usage(clients.bus, use)
     async with (
-        core.nodes.external.opened(),
+        core.nodes.external.open(),
         run_in_background(
             clients.wakeups.run(),
             engine.replicas.keep_renewing(),
             Leader(clients.mongo.database, "workflow", jobs).run(),
-            consume_alarms(clients.bus, core.sender.store).run(),
+            create_alarm_consumer(clients.bus, core.sender.store).run(),
             core.sender.run(),
             repeat(
                 engine.pending.recover, PENDING_PERIOD, "pending runs were not started; retrying"

@@ -47,7 +47,7 @@ class Entities:
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
         self._custom: WriteBatcher[EntityUpdate, UpdateOutcome] = WriteBatcher(
-            "custom entities", self._update_many
+            "custom entities", self._update_batch
         )
 
     async def read_values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
@@ -72,15 +72,15 @@ class Entities:
             raise remote_error(outcome.status, outcome.code, outcome.error)
         return outcome
 
-    async def _update_many(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
+    async def _update_batch(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
         try:
             return await self._update_once(updates)
         except TooLarge:
             if len(updates) == 1:
                 raise
             middle = len(updates) // 2
-            first = await self._update_many(updates[:middle])
-            return [*first, *await self._update_many(updates[middle:])]
+            first = await self._update_batch(updates[:middle])
+            return [*first, *await self._update_batch(updates[middle:])]
 
     async def _update_once(self, updates: Sequence[EntityUpdate]) -> Sequence[UpdateOutcome]:
         request = UpdateEntities(list(updates))
@@ -135,7 +135,7 @@ class EntityAccess:
         """
         grants = await self._grants.read(user)
         plain = [key for key in keys if WILDCARD not in key]
-        visible = {key for key in keys if WILDCARD in key and _covers(grants, key)}
+        visible = {key for key in keys if WILDCARD in key and _covers_pattern(grants, key)}
         for start in range(0, len(plain), MAX_KEYS):
             batch = plain[start : start + MAX_KEYS]
             entities = await self._entities.resolve(user.tenant, batch)
@@ -143,7 +143,7 @@ class EntityAccess:
         return [key for key in keys if key not in visible]
 
 
-def _covers(grants: Grants, pattern: str) -> bool:
+def _covers_pattern(grants: Grants, pattern: str) -> bool:
     integration, dot, _ = pattern.partition(WILDCARD)[0].partition(".")
     if grants.everything:
         return True

@@ -29,9 +29,21 @@ from services.workflow.expressions.references import ReferenceInvalid, find_refe
 from services.workflow.flows.deployment import FlowDeployer, build_design_error
 from services.workflow.flows.logs import final_status
 from services.workflow.flows.service import FlowService
-from services.workflow.graph.design import DesignInvalid, DesignNode, Reason, read_design, read_node
-from services.workflow.graph.plan import OutgoingEdge, Plan, PlanNode, display_name, read_parameters
-from services.workflow.nodes.base import Entry, Registry, Step
+from services.workflow.graph.design import (
+    DesignFaultReason,
+    DesignInvalid,
+    DesignNode,
+    decode_design,
+    decode_node,
+)
+from services.workflow.graph.plan import (
+    OutgoingEdge,
+    Plan,
+    PlanNode,
+    get_display_name,
+    read_parameters,
+)
+from services.workflow.nodes.base import Entry, NodeRegistry, Step
 from services.workflow.nodes.parameters import Parameters
 from services.workflow.runs.model import Cause, Run, TraceItem
 from services.workflow.vault import Vault
@@ -108,33 +120,35 @@ def trace_invalid_design(text: str, error: DesignInvalid, run: Run) -> list[Trac
     or a design without nodes.
     """
     try:
-        nodes = {node.id: node for node in read_design(text).nodes}
+        nodes = {node.id: node for node in decode_design(text).nodes}
     except DesignInvalid:
         nodes = {}
     if not nodes:
         raise build_design_error(error) from error
     first = next(iter(nodes))
-    reasons: dict[str, list[Reason]] = defaultdict(list)
+    reasons: dict[str, list[DesignFaultReason]] = defaultdict(list)
     for reason in error.reasons:
         reasons[reason.node_id if reason.node_id in nodes else first].append(reason)
-    return [_item(nodes[node_id], found, run) for node_id, found in reasons.items()]
+    return [_build_trace_item(nodes[node_id], found, run) for node_id, found in reasons.items()]
 
 
 def trace_invalid_node(config: str, error: DesignInvalid, run: Run) -> TraceItem:
     """Return the trace of an invalid node; raise `InvalidInput` if it is unreadable."""
     try:
-        node = read_node(config)
+        node = decode_node(config)
     except DesignInvalid:
         raise build_design_error(error, "node_config") from error
-    return _item(node, error.reasons, run)
+    return _build_trace_item(node, error.reasons, run)
 
 
-def _item(node: DesignNode, reasons: Iterable[Reason], run: Run) -> TraceItem:
+def _build_trace_item(
+    node: DesignNode, reasons: Iterable[DesignFaultReason], run: Run
+) -> TraceItem:
     return TraceItem(
         message_id=str(run.id),
         node_id=node.id,
         node_label=node.component_name,
-        node_name=display_name(node),
+        node_name=get_display_name(node),
         status="ERROR",
         start_time=run.started_at,
         time_cost=0,
@@ -158,10 +172,10 @@ class TrialService:
     deployer: FlowDeployer
     vault: Vault
     engine: Engine
-    registry: Registry
+    registry: NodeRegistry
     ids: IdAllocator
 
-    async def validate_design(self, user: Principal, text: str) -> list[Reason]:
+    async def validate_design(self, user: Principal, text: str) -> list[DesignFaultReason]:
         """Return the reasons why a design cannot run."""
         try:
             plan = await self.deployer.compile_for_user(user, text)
@@ -182,7 +196,7 @@ class TrialService:
             plan = await self.deployer.compile_for_user(user, text)
             if not request.dry_run:
                 self.deployer.check_commands(user, plan)
-            run = await self._create_run(user, _enter(plan, request.input))
+            run = await self._create_run(user, _build_entry_output(plan, request.input))
             await self.engine.run_test(plan, run, dry_run=request.dry_run)
         except DesignInvalid as error:
             run = await self._create_run(user)
@@ -230,13 +244,13 @@ class TrialService:
 
         Raises `DesignInvalid`.
         """
-        node = read_node(config)
-        referred = _find_referenced(node.data.parameters or {})
+        node = decode_node(config)
+        referred = _find_referenced_nodes(node.data.parameters or {})
         parameters, reasons = read_parameters(node, self.registry, referred)
         kind = self.registry.find(node.component_name)
         if isinstance(kind, Entry):
             reasons = [
-                Reason(
+                DesignFaultReason(
                     node.id, "componentName", "must not be an entry, which cannot be tested alone"
                 )
             ]
@@ -245,7 +259,7 @@ class TrialService:
         first = PlanNode(
             INPUT_NODE, INPUT_NODE, _TestInput(), Parameters(), (OutgoingEdge(node.id, None, 0),), 0
         )
-        tried = PlanNode(node.id, display_name(node), kind, parameters, (), 1)
+        tried = PlanNode(node.id, get_display_name(node), kind, parameters, (), 1)
         return Plan({first.id: first, tried.id: tried}, first, {}), referred
 
     async def _create_run(self, user: Principal, entered: Any = None) -> Run:
@@ -260,17 +274,17 @@ class TrialService:
         )
 
 
-def _enter(plan: Plan, trigger_input: Any) -> Any:
+def _build_entry_output(plan: Plan, trigger_input: Any) -> Any:
     """Return the output of the entry; raise `DesignInvalid` for an invalid input."""
     entry = plan.entry
     assert isinstance(entry.type, Entry)  # noqa: S101 - a checked plan begins with one
     try:
         return entry.type.build_output(entry.parameters, trigger_input)
     except NodeFailed as error:
-        raise DesignInvalid([Reason(entry.id, "input", str(error))]) from error
+        raise DesignInvalid([DesignFaultReason(entry.id, "input", str(error))]) from error
 
 
-def _find_referenced(value: Any) -> set[str]:
+def _find_referenced_nodes(value: Any) -> set[str]:
     """Return the node ids that `value` refers to; empty for invalid references."""
     try:
         return {reference.node for reference in find_references(value)}
@@ -280,10 +294,10 @@ def _find_referenced(value: Any) -> set[str]:
 
 Trials = NamedDependency[TrialService]
 
-FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
+FLOW_EDIT_FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@post("/design/validate", guards=[allow_holders(*FUNCTIONS)])
+@post("/design/validate", guards=[allow_holders(*FLOW_EDIT_FUNCTIONS)])
 async def validate_design(
     request: HttpRequest, trials: Trials, data: JSONBody[ValidateDesign]
 ) -> DesignValidation:
@@ -296,7 +310,7 @@ async def validate_design(
     )
 
 
-@post("/design/test", guards=[allow_holders(*FUNCTIONS)], waits=True)
+@post("/design/test", guards=[allow_holders(*FLOW_EDIT_FUNCTIONS)], waits=True)
 async def test_design(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestFlow]
 ) -> FlowTestResult:
@@ -307,7 +321,7 @@ async def test_design(
     return await trials.test_design(principal, data)
 
 
-@post("/node/test", guards=[allow_holders(*FUNCTIONS)], waits=True)
+@post("/node/test", guards=[allow_holders(*FLOW_EDIT_FUNCTIONS)], waits=True)
 async def test_node(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestNode]
 ) -> TraceItem:
@@ -317,7 +331,7 @@ async def test_node(
 
 test_flow = post(
     "/test",
-    guards=[allow_holders(*FUNCTIONS)],
+    guards=[allow_holders(*FLOW_EDIT_FUNCTIONS)],
     summary="Test a flow",
     operation_id="testFlow",
     deprecated=True,

@@ -24,8 +24,8 @@ from msgspec.inspect import Metadata, NoneType, StructType, Type, UnionType, typ
 
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.mongo import Database, Session
-from services.workflow.graph.design import DesignInvalid, Reason, read_component
-from services.workflow.nodes.base import Registry, Step
+from services.workflow.graph.design import DesignFaultReason, DesignInvalid, read_component_name
+from services.workflow.nodes.base import NodeRegistry, Step
 from services.workflow.nodes.parameters import Parameters
 
 ParameterPath = tuple[str, ...]
@@ -65,18 +65,18 @@ class SecretField(msgspec.Struct, frozen=True):
 
     def encryption_context(self, tenant: str) -> str:
         """Return the encryption context of the secret."""
-        bound = [tenant, read_component(self.node), self.field, self.destination]
+        bound = [tenant, read_component_name(self.node), self.field, self.destination]
         return msgspec.json.encode(bound).decode()
 
 
-def find_secret_fields(node: DesignNodeJson, registry: Registry) -> Iterator[SecretField]:
+def find_secret_fields(node: DesignNodeJson, registry: NodeRegistry) -> Iterator[SecretField]:
     """Yield the secrets of a node of a design, which may be an invalid draft."""
-    kind = registry.find(read_component(node))
+    kind = registry.find(read_component_name(node))
     data = node.get("data")
     parameters = data.get("parameters") if isinstance(data, dict) else None
     if not isinstance(kind, Step) or not isinstance(parameters, dict):
         return
-    destination = _read_destination(parameters, kind.parameters.secrets_go_to)
+    destination = _read_destination(parameters, kind.parameters.secret_destination_path)
     struct: type[Parameters] = kind.parameters
     for path in find_secret_paths(struct):
         holder, name = _value_at(parameters, path[:-1]), path[-1]
@@ -178,7 +178,7 @@ class SecretStore:
 class Vault:
     """Encrypts secrets of flows with one key (32 bytes, base64url without padding)."""
 
-    def __init__(self, secrets: SecretStore, registry: Registry, key: str) -> None:
+    def __init__(self, secrets: SecretStore, registry: NodeRegistry, key: str) -> None:
         self._secrets = secrets
         self._registry = registry
         self._seal = Seal(key)
@@ -227,11 +227,11 @@ class Vault:
         )
         sealed |= unsaved_secrets or {}
         reasons = [
-            Reason(str(secret.node.get("id")), secret.field, UNKNOWN_MARK_REASON)
+            DesignFaultReason(str(secret.node.get("id")), secret.field, UNKNOWN_MARK_REASON)
             for secret in hidden
             if not self._restore_secret(tenant, secret, sealed)
         ]
-        DesignInvalid.raise_for(reasons)
+        DesignInvalid.raise_if_any(reasons)
         return msgspec.json.encode(content).decode()
 
     def _restore_secret(self, tenant: str, secret: SecretField, sealed: Mapping[str, str]) -> bool:
@@ -248,7 +248,7 @@ class Vault:
         return "******" + base64.b32encode(digest).decode().rstrip("=").lower()
 
 
-def map_marks_to_contexts(tenant: str, text: str, registry: Registry) -> dict[str, str]:
+def map_marks_to_contexts(tenant: str, text: str, registry: NodeRegistry) -> dict[str, str]:
     """Return the encryption context of each secret of a design, by its mark."""
     try:
         _, nodes = _decode_design_or_node(text)
@@ -263,7 +263,7 @@ def find_marks(text: str) -> set[str]:
     return set(_MARK_PATTERN.findall(text))
 
 
-def _find_secrets(nodes: Iterable[DesignNodeJson], registry: Registry) -> Iterator[SecretField]:
+def _find_secrets(nodes: Iterable[DesignNodeJson], registry: NodeRegistry) -> Iterator[SecretField]:
     return (secret for node in nodes for secret in find_secret_fields(node, registry))
 
 

@@ -28,15 +28,15 @@ from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from services.workflow.nodes.base import AnyNode, PaletteGroup, Registry
+from services.workflow.nodes.base import AnyNodeType, NodeRegistry, PaletteGroup
 
-LANGUAGES = {
+LANGUAGES_BY_USE = {
     "code": ["js", "python"],
     "expression": ["condition", "cel", "js", "python"],
 }
-"""Languages of code and of conditions."""
+"""Supported languages of code nodes (`code`) and of conditions (`expression`)."""
 
-_NAMES: dict[type[inspect.Type], str] = {
+_JSON_TYPE_NAMES: dict[type[inspect.Type], str] = {
     inspect.StrType: "string",
     inspect.BoolType: "boolean",
     inspect.IntType: "integer",
@@ -48,11 +48,11 @@ _NAMES: dict[type[inspect.Type], str] = {
 }
 log = logging.getLogger(__name__)
 
-CONSOLE_ACCEPTS = "application/json, text/plain, */*"
+CONSOLE_ACCEPT_HEADER = "application/json, text/plain, */*"
 """The header `Accept` of existing consoles. Other clients send another value."""
-V1_1_STARTS = frozenset({"simpleTimer", "trigger", "eventListener", "simpleMqtt"})
+V1_1_START_NODES = frozenset({"simpleTimer", "trigger", "eventListener", "simpleMqtt"})
 """Start nodes of the existing console v1.1."""
-V1_2_STARTS = V1_1_STARTS | {"httpIn"}
+V1_2_START_NODES = V1_1_START_NODES | {"httpIn"}
 """Start nodes of the existing console from v1.2 on. It is recognized by its live updates over
 MQTT, which each page requests first."""
 
@@ -97,7 +97,7 @@ class Property(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True)
 
 
 def build_catalogue(
-    registry: Registry, starts: frozenset[str] | None = None
+    registry: NodeRegistry, starts: frozenset[str] | None = None
 ) -> dict[str, list[Component]]:
     """Return node types by group, including empty groups.
 
@@ -111,9 +111,9 @@ def build_catalogue(
     return groups
 
 
-def render_component(node: AnyNode) -> str:
+def render_component(node: AnyNodeType) -> str:
     """Return `data` of a node type."""
-    properties = list(_properties(node))
+    properties = list(_list_properties(node))
     document = {
         "component": {
             "name": node.name,
@@ -130,7 +130,7 @@ def render_component(node: AnyNode) -> str:
     return msgspec.json.encode(document).decode()
 
 
-def _properties(node: AnyNode) -> Iterator[Property]:
+def _list_properties(node: AnyNodeType) -> Iterator[Property]:
     struct = inspect.type_info(node.parameters)
     if not isinstance(struct, inspect.StructType):
         raise TypeError(f"parameters of node type `{node.name}` must be a struct")
@@ -142,7 +142,7 @@ def _properties(node: AnyNode) -> Iterator[Property]:
             name=field.encode_name,
             display_name=schema.get("title", field.encode_name),
             description=schema.get("description", ""),
-            type=_NAMES.get(type(kind), "string"),
+            type=_JSON_TYPE_NAMES.get(type(kind), "string"),
             required=field.required,
             secret=bool(extra.get("secret")),
             editable=bool(extra.get("output")),
@@ -154,7 +154,7 @@ def _properties(node: AnyNode) -> Iterator[Property]:
 
 
 def _unwrap_type(field: inspect.Field) -> tuple[inspect.Type, dict[str, Any], dict[str, Any]]:
-    """Return the plain type of a field and the arguments of `parameter`."""
+    """Return the plain type of a field and the arguments of `parameter_meta`."""
     kind = field.type
     schema: dict[str, Any] = {}
     extra: dict[str, Any] = {}
@@ -169,7 +169,7 @@ def _unwrap_type(field: inspect.Field) -> tuple[inspect.Type, dict[str, Any], di
 
 
 @dataclass(frozen=True)
-class Editors:
+class ConsoleEditors:
     """The start nodes that the editors of consoles support."""
 
     rpc: RpcClient
@@ -179,25 +179,25 @@ class Editors:
 
         None means all start nodes. `accept` is the header of the request.
         """
-        if user.uses_own_console or accept != CONSOLE_ACCEPTS:
+        if user.uses_own_console or accept != CONSOLE_ACCEPT_HEADER:
             return None
         try:
             request = LoginRef(user.family)
             pages = await self.rpc.call(HAS_LIVE_PAGES, request, LivePages)
         except Unavailable as error:
             log.warning("the version of a console is unknown, assuming 1.2: %s", error)
-            return V1_2_STARTS
-        return V1_2_STARTS if pages.any else V1_1_STARTS
+            return V1_2_START_NODES
+        return V1_2_START_NODES if pages.any else V1_1_START_NODES
 
 
-FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
+CATALOGUE_FUNCTIONS = (Function.WORKFLOW_VIEW, Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 
 
-@get("/", guards=[allow_holders(*FUNCTIONS)])
+@get("/", guards=[allow_holders(*CATALOGUE_FUNCTIONS)])
 async def list_components(
     request: HttpRequest,
-    registry: NamedDependency[Registry],
-    editors: NamedDependency[Editors],
+    registry: NamedDependency[NodeRegistry],
+    editors: NamedDependency[ConsoleEditors],
 ) -> dict[str, list[Component]]:
     """List node types by group. `data` is JSON text.
 
@@ -207,9 +207,9 @@ async def list_components(
     return build_catalogue(registry, await editors.list_start_nodes(get_principal(request), accept))
 
 
-@get("/{name:str}", guards=[allow_holders(*FUNCTIONS)])
+@get("/{name:str}", guards=[allow_holders(*CATALOGUE_FUNCTIONS)])
 async def get_component(
-    registry: NamedDependency[Registry],
+    registry: NamedDependency[NodeRegistry],
     name: Annotated[str, PathParameter(description="Name of the node type, for example `code`.")],
 ) -> str:
     """Get a node type, its parameters and its outputs as JSON text."""
@@ -219,18 +219,18 @@ async def get_component(
     return render_component(node)
 
 
-@get("/languages", guards=[allow_holders(*FUNCTIONS)])
+@get("/languages", guards=[allow_holders(*CATALOGUE_FUNCTIONS)])
 async def list_languages() -> Languages:
     """List the supported languages of code and conditions."""
-    return Languages(**LANGUAGES)
+    return Languages(**LANGUAGES_BY_USE)
 
 
 @dataclass(frozen=True)
 class ComponentHandlers:
     """Dependencies of the operations on node types."""
 
-    registry: Registry
-    editors: Editors
+    registry: NodeRegistry
+    editors: ConsoleEditors
 
 
 def component_router(handlers: ComponentHandlers) -> Router:

@@ -36,9 +36,9 @@ WRITERS = allow_holders(Function.CREDENTIALS_EDIT)
 
 Credentials = NamedDependency[TenantCredentials]
 TypeFilter = Annotated[str | None, QueryParameter(name="credentials_type", max_length=32)]
-TypeFilterInCamel = Annotated[str | None, QueryParameter(name="credentialsType", max_length=32)]
+TypeFilterInCamelCase = Annotated[str | None, QueryParameter(name="credentialsType", max_length=32)]
 WithSecret = Annotated[bool | None, QueryParameter(name="auto_generate_password")]
-WithSecretInCamel = Annotated[bool | None, QueryParameter(name="autoGeneratePassword")]
+WithSecretInCamelCase = Annotated[bool | None, QueryParameter(name="autoGeneratePassword")]
 PageSize = Annotated[int | None, QueryParameter(ge=1)]
 PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
@@ -49,7 +49,7 @@ async def get_default_credentials(
     credentials: Credentials,
     credentials_type: FromPath[str],
     with_secret: WithSecret = None,
-    also_with_secret: WithSecretInCamel = None,
+    also_with_secret: WithSecretInCamelCase = None,
 ) -> CredentialResponse:
     """Get the default `SMTP`, `MQTT` or `HTTP` credential; create it if missing.
 
@@ -67,7 +67,7 @@ async def list_credentials(
     principal: RequestPrincipal,
     credentials: Credentials,
     kind: TypeFilter = None,
-    also_kind: TypeFilterInCamel = None,
+    also_kind: TypeFilterInCamelCase = None,
     page_size: PageSize = None,
     page_number: PageNumber = None,
 ) -> Page[CredentialResponse]:

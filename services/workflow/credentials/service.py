@@ -30,36 +30,36 @@ MAX_DATA_BYTES = 16 * 1024
 """Maximum bytes of additional data as JSON."""
 SECRET_LENGTH = 32
 """Characters of a generated secret."""
-_LETTERS = string.ascii_letters + string.digits
-_LOGINS = frozenset({CredentialsType.MQTT, CredentialsType.HTTP})
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
-_SECRET = re.compile(r"[!-~]{8,128}").fullmatch
+_SECRET_ALPHABET = string.ascii_letters + string.digits
+_LOGIN_TYPES = frozenset({CredentialsType.MQTT, CredentialsType.HTTP})
+_match_login_name = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
+_match_secret = re.compile(r"[!-~]{8,128}").fullmatch
 log = logging.getLogger(__name__)
-MAX_TEXT = 254
-MAX_DELETED = 100
+MAX_TEXT_CHARACTERS = 254
+MAX_DELETED_IDS = 100
 
 
 class MailSettings(msgspec.Struct):
     """`additional_data` of a mail server."""
 
-    host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT)]
+    host: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TEXT_CHARACTERS)]
     port: (
         Annotated[int, msgspec.Meta(ge=1, le=65_535)]
         | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,5}$")]
     )
     """Consoles send a string."""
     encryption: Encryption = "STARTTLS"
-    username: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] = ""
+    username: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)] = ""
 
 
 class UpdateCredentials(msgspec.Struct, kw_only=True):
     """Body of `PUT /credentials/{id}`. `access_key` is ignored."""
 
-    access_secret: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] = ""
-    description: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | None = None
+    access_secret: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)] = ""
+    description: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)] | None = None
     additional_data: dict[str, Any] | None = None
     """For SMTP: `host`, `port`, `encryption` and `username`."""
-    access_key: Annotated[str, msgspec.Meta(max_length=MAX_TEXT)] | None = None
+    access_key: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARACTERS)] | None = None
 
 
 class CreateCredentials(UpdateCredentials, kw_only=True):
@@ -71,7 +71,7 @@ class CreateCredentials(UpdateCredentials, kw_only=True):
 class DeleteCredentials(msgspec.Struct):
     """Body of `POST /credentials/delete`."""
 
-    ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DELETED)]
+    ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DELETED_IDS)]
     """Ids of credentials."""
 
 
@@ -128,7 +128,7 @@ class TenantCredentials:
         credential = await self.store.find(user.tenant, kind, key)
         if credential is None:
             secret = (
-                "".join(secrets.choice(_LETTERS) for _ in range(SECRET_LENGTH))
+                "".join(secrets.choice(_SECRET_ALPHABET) for _ in range(SECRET_LENGTH))
                 if with_secret
                 else ""
             )
@@ -139,29 +139,29 @@ class TenantCredentials:
                 credential = await self.store.find(user.tenant, kind, key)
                 if credential is None:
                     raise
-        return _response(credential)
+        return _build_response(credential)
 
     async def get(self, user: Principal, credential_id: int) -> CredentialResponse:
         """Return a credential; raise `NotFound`."""
-        return _response(await self._get(user, credential_id))
+        return _build_response(await self._get(user, credential_id))
 
     async def search(
         self, user: Principal, kind: CredentialsType | None, request: PageRequest
     ) -> Page[CredentialResponse]:
         """Return one page of the tenant's credentials, newest first."""
         rows, total = await self.store.list(user.tenant, kind, request)
-        return request.page(list(map(_response, rows)), total)
+        return request.page(list(map(_build_response, rows)), total)
 
     async def create(self, user: Principal, request: CreateCredentials) -> None:
         """Add a credential; raise `InvalidInput` with the field, or `Conflict`."""
         kind, key = request.credentials_type, (request.access_key or "").strip()
         name, at, tenant = key.rpartition("@")
-        if kind in _LOGINS and not (at and tenant == user.tenant and _NAME(name)):
+        if kind in _LOGIN_TYPES and not (at and tenant == user.tenant and _match_login_name(name)):
             text = f"must be a name of letters, digits, - and _, followed by @{user.tenant}"
             raise InvalidInput(text, field="access_key")
         if not key or not key.isprintable():
             raise InvalidInput("must be printable and not empty", field="access_key")
-        _check(kind, request)
+        _check_secret_and_data(kind, request)
         if await self.store.count(user.tenant) >= MAX_CREDENTIALS:
             raise InvalidInput(
                 f"a tenant can have at most {MAX_CREDENTIALS} credentials", field="access_key"
@@ -174,7 +174,7 @@ class TenantCredentials:
         Raises `NotFound` and `InvalidInput`.
         """
         credential = await self._get(user, credential_id)
-        _check(credential.type, request)
+        _check_secret_and_data(credential.type, request)
         await self.store.replace(
             msgspec.structs.replace(
                 credential,
@@ -185,7 +185,7 @@ class TenantCredentials:
             )
         )
         if credential.type is CredentialsType.MQTT and credential.secret != request.access_secret:
-            await self._close_clients(credential.access_key)
+            await self._disconnect_mqtt_clients(credential.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
         """Delete credentials, ignoring unknown ids."""
@@ -193,11 +193,11 @@ class TenantCredentials:
         await self.store.remove(user.tenant, ids)
         for credential in credentials:
             if credential is not None and credential.type is CredentialsType.MQTT:
-                await self._close_clients(credential.access_key)
+                await self._disconnect_mqtt_clients(credential.access_key)
 
     async def verify_login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
         """Return the tenant of an access key; None if the secret is wrong."""
-        credential = await self._verify(kind, access_key, secret)
+        credential = await self._find_verified(kind, access_key, secret)
         return None if credential is None else credential.tenant
 
     async def verify_mqtt_login(self, request: MqttLogin) -> MqttLoggedIn:
@@ -205,13 +205,15 @@ class TenantCredentials:
 
         Both are empty if the secret is wrong. Without a secret, return the current credential.
         """
-        credential = await self._verify(CredentialsType.MQTT, request.access_key, request.secret)
+        credential = await self._find_verified(
+            CredentialsType.MQTT, request.access_key, request.secret
+        )
         if credential is None:
             return MqttLoggedIn()
         digest = hashlib.sha256(f"{credential.id}:{credential.secret}".encode()).hexdigest()
         return MqttLoggedIn(credential.tenant, digest)
 
-    async def _verify(
+    async def _find_verified(
         self, kind: CredentialsType, access_key: str, secret: str | None
     ) -> Credential | None:
         """Return the credential of an access key, which ends with its tenant."""
@@ -222,7 +224,7 @@ class TenantCredentials:
         matches = secret is None or secrets.compare_digest(stored_secret, secret.encode())
         return credential if matches else None
 
-    async def _close_clients(self, access_key: str) -> None:
+    async def _disconnect_mqtt_clients(self, access_key: str) -> None:
         """Disconnect MQTT clients after a change; skip it if `auth` does not respond."""
         try:
             await self.rpc.call(CLOSE_MQTT_CLIENTS, CloseMqttClients(access_key), Done)
@@ -256,19 +258,19 @@ def _default_key(kind: str, tenant: str) -> str:
     return f"{kind.lower()}@{tenant}"
 
 
-def _check(kind: CredentialsType, request: UpdateCredentials) -> None:
+def _check_secret_and_data(kind: CredentialsType, request: UpdateCredentials) -> None:
     """Raise `InvalidInput` if the secret or the data does not fit the type."""
-    if kind in _LOGINS and request.access_secret and not _SECRET(request.access_secret):
+    if kind in _LOGIN_TYPES and request.access_secret and not _match_secret(request.access_secret):
         text = "must have 8 to 128 printable characters without blanks"
         raise InvalidInput(text, field="access_secret")
     if len(msgspec.json.encode(request.additional_data)) > MAX_DATA_BYTES:
         text = f"must have at most {MAX_DATA_BYTES} bytes"
         raise InvalidInput(text, field="additional_data")
     if kind is CredentialsType.SMTP and request.additional_data is not None:
-        _check_mail(request.additional_data)
+        _check_mail_settings(request.additional_data)
 
 
-def _check_mail(data: object) -> None:
+def _check_mail_settings(data: object) -> None:
     try:
         settings = msgspec.convert(data, MailSettings)
     except msgspec.ValidationError as error:
@@ -278,7 +280,7 @@ def _check_mail(data: object) -> None:
         raise InvalidInput("must be from 1 to 65535", field="additional_data.port")
 
 
-def _response(credential: Credential) -> CredentialResponse:
+def _build_response(credential: Credential) -> CredentialResponse:
     return CredentialResponse.from_fields(
         credential,
         tenant_id=credential.tenant,

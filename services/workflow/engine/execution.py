@@ -20,7 +20,7 @@ from libs.common.errors import ThingwayError
 from libs.common.telemetry.tracing import current_trace, trace_step
 from services.workflow.engine.queue import EngineLimits
 from services.workflow.engine.trace import RunTrace
-from services.workflow.errors import NodeFailed, NotKnown
+from services.workflow.errors import NodeFailed, ValueUnknown
 from services.workflow.graph.plan import OutgoingEdge, Plan, PlanNode
 from services.workflow.nodes.base import BranchChoice, NodeContext, PaletteGroup, SampleOutput, Step
 from services.workflow.runs.model import Run
@@ -70,7 +70,7 @@ class OpenEdges:
         """Follow edges with an output; return the nodes that become ready."""
         ready: list[ReadyNode] = []
         for edge in edges:
-            arrival = _ArrivedOutput(edge.place, output, text, source.id)
+            arrival = _ArrivedOutput(edge.position, output, text, source.id)
             self._arrived.setdefault(edge.target, []).append(arrival)
             ready += self._close_one(edge.target)
         return ready
@@ -92,7 +92,7 @@ class OpenEdges:
     def _close_one(self, target: str) -> list[ReadyNode]:
         """Close an edge of `target`; return the node if it is ready and got an output."""
         node = self._nodes[target]
-        open_edges = self._open[target] = self._open.get(target, node.incoming) - 1
+        open_edges = self._open[target] = self._open.get(target, node.incoming_edge_count) - 1
         arrived = self._arrived.get(target)
         if open_edges or not arrived:
             return []
@@ -193,7 +193,7 @@ class Execution:
                     done = await self._run_and_render(ready)
             else:
                 done = await self._run_and_render(ready)
-        except NotKnown:  # the node and its followers cannot be validated
+        except ValueUnknown:  # the node and its followers cannot be validated
             return self._edges.close(node.outgoing_edges)
         except (NodeFailed, ThingwayError) as failure:
             error = str(failure) or type(failure).__name__

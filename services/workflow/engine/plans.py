@@ -8,7 +8,7 @@ from libs.common.errors import NotFound
 from libs.common.scheduling import Caps, FairScheduler
 from services.workflow.flows.store import FlowStore
 from services.workflow.graph.plan import Plan, compile_design
-from services.workflow.nodes.base import Registry
+from services.workflow.nodes.base import NodeRegistry
 from services.workflow.vault import Vault
 
 MAX_CACHED_PLANS = 2_000
@@ -31,7 +31,7 @@ class _CachedPlan(NamedTuple):
 class PlanCache:
     """A cache of plans by flow and version; a version never changes."""
 
-    def __init__(self, flows: FlowStore, vault: Vault, registry: Registry) -> None:
+    def __init__(self, flows: FlowStore, vault: Vault, registry: NodeRegistry) -> None:
         self._flows = flows
         self._vault = vault
         self._registry = registry

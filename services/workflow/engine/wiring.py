@@ -15,7 +15,7 @@ from services.workflow.engine.recovery import (
 )
 from services.workflow.engine.runner import Engine
 from services.workflow.flows.wiring import Flows
-from services.workflow.nodes.wiring import Nodes
+from services.workflow.nodes.wiring import NodeTypes
 from services.workflow.runs.log import ReplicaRunLog, RunRetention
 
 RUN_IDS_PER_ALLOCATION = 1000
@@ -37,7 +37,7 @@ class EngineParts:
     retention: RunRetention
 
 
-def wire_engine(clients: Clients, *, nodes: Nodes, flows: Flows) -> EngineParts:
+def wire_engine(clients: Clients, *, nodes: NodeTypes, flows: Flows) -> EngineParts:
     """Construct the package for a new replica."""
     settings, database = clients.settings, clients.mongo.database
     replicas, ids = (

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-MAX_EXPRESSION = 2000
+MAX_EXPRESSION_CHARACTERS = 2000
 """Maximum characters of an expression."""
 MAX_MACROS = 2
 """Maximum macros of an expression, because each one can multiply the cost of the others."""
@@ -28,7 +28,7 @@ _CHEAP_FUNCTIONS = frozenset(
     {"size", "contains", "startsWith", "endsWith", "has", "int", "uint", "double", "string", "in"}
 )
 """Functions that read each value at most once."""
-_ONE_OUTPUT = re.compile(r"\bproperties\s*(?:\.\s*\w+\b(?!\s*\()|\[\s*[\"'])")
+_OUTPUT_REFERENCE = re.compile(r"\bproperties\s*(?:\.\s*\w+\b(?!\s*\()|\[\s*[\"'])")
 
 
 class CelFailed(Exception):
@@ -40,12 +40,12 @@ def compile_cel(text: str) -> Any:
     """Return the compiled program; raise `CelFailed`."""
     if not text.strip():
         raise CelFailed("must not be empty")
-    if len(text) > MAX_EXPRESSION:
-        raise CelFailed(f"must have at most {MAX_EXPRESSION} characters")
+    if len(text) > MAX_EXPRESSION_CHARACTERS:
+        raise CelFailed(f"must have at most {MAX_EXPRESSION_CHARACTERS} characters")
     if len(_MACRO_CALL.findall(text)) > MAX_MACROS:
         raise CelFailed(f"must have at most {MAX_MACROS} macros such as map; use a code node")
     try:
-        return load_extension().compile(text)
+        return import_cel_extension().compile(text)
     except (ValueError, TypeError, RuntimeError) as error:
         raise CelFailed(f"is not valid CEL: {error!s:.300}") from error
 
@@ -65,14 +65,14 @@ def is_input_small(variables: Mapping[str, Any]) -> bool:
 def select_variables(text: str, properties: Mapping[str, Any], body: Any) -> dict[str, Any]:
     """Return the variables that an expression names, because passing others is slow."""
     variables: dict[str, Any] = {"properties": dict(properties)}
-    if len(_ONE_OUTPUT.findall(text)) == text.count("properties"):
+    if len(_OUTPUT_REFERENCE.findall(text)) == text.count("properties"):
         variables = {
             "properties": {node: output for node, output in properties.items() if node in text}
         }
     return {**variables, "body": body} if "body" in text else variables
 
 
-def evaluate(text: str, variables: Mapping[str, Any]) -> Any:
+def evaluate_cel(text: str, variables: Mapping[str, Any]) -> Any:
     """Return the value of an expression; raise `CelFailed`."""
     program = compile_cel(text)
     try:
@@ -86,7 +86,7 @@ def evaluate(text: str, variables: Mapping[str, Any]) -> Any:
 
 
 @lru_cache(maxsize=1)
-def load_extension() -> Any:
+def import_cel_extension() -> Any:
     """Import `cel.cel` once; its package would also import a command line in 0.4 s."""
     package = find_spec("cel")
     spec = package and PathFinder.find_spec("cel.cel", package.submodule_search_locations)

@@ -6,7 +6,7 @@ from typing import Any
 
 from services.workflow.expressions.references import format_text
 
-LONGEST_NUMBER = 400
+MAX_NUMBER_CHARACTERS = 400
 """Maximum characters of a text that is parsed as a number."""
 
 
@@ -16,7 +16,7 @@ class ConditionFailed(Exception):
 
 def compare(operator: str, left: Any, right: Any) -> bool:
     """Return whether `left operator right` is true; raise `ConditionFailed`."""
-    return OPERATORS[operator](left, right)
+    return COMPARISONS_BY_OPERATOR[operator](left, right)
 
 
 def _equal(left: Any, right: Any) -> bool:
@@ -28,7 +28,7 @@ def _equal(left: Any, right: Any) -> bool:
         return left is right
     if _is_number(left) != _is_number(right) and isinstance(left, str) != isinstance(right, str):
         try:
-            return _number(left) == _number(right)
+            return _parse_number(left) == _parse_number(right)
         except ConditionFailed:
             return False
     if type(left) is type(right) or (_is_number(left) and _is_number(right)):
@@ -40,7 +40,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _empty(left: Any, _: Any) -> bool:
+def _is_empty(left: Any, _: Any) -> bool:
     return left is None or (isinstance(left, str | list | Mapping) and len(left) == 0)
 
 
@@ -54,27 +54,29 @@ def _contains(left: Any, right: Any) -> bool:
     raise ConditionFailed("the left side of CONTAINS must be a text or a list")
 
 
-def _starts(left: Any, right: Any) -> bool:
+def _starts_with(left: Any, right: Any) -> bool:
     return (
         left is not None and right is not None and format_text(left).startswith(format_text(right))
     )
 
 
-def _ends(left: Any, right: Any) -> bool:
+def _ends_with(left: Any, right: Any) -> bool:
     return left is not None and right is not None and format_text(left).endswith(format_text(right))
 
 
-def _compare_numbers(compare: Callable[[Decimal, Decimal], bool]) -> Callable[[Any, Any], bool]:
+def _build_number_comparison(
+    compare: Callable[[Decimal, Decimal], bool],
+) -> Callable[[Any, Any], bool]:
     def check(left: Any, right: Any) -> bool:
         if left is None or right is None:
             return False
-        return compare(_number(left), _number(right))
+        return compare(_parse_number(left), _parse_number(right))
 
     return check
 
 
-def _number(value: Any) -> Decimal:
-    if _is_number(value) or (isinstance(value, str) and len(value) <= LONGEST_NUMBER):
+def _parse_number(value: Any) -> Decimal:
+    if _is_number(value) or (isinstance(value, str) and len(value) <= MAX_NUMBER_CHARACTERS):
         try:
             number = Decimal(str(value).strip())
         except InvalidOperation:
@@ -84,17 +86,17 @@ def _number(value: Any) -> Decimal:
     raise ConditionFailed(f"{format_text(value)[:100]!r} is not a number")
 
 
-OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+COMPARISONS_BY_OPERATOR: Mapping[str, Callable[[Any, Any], bool]] = {
     "CONTAINS": _contains,
     "NOT_CONTAINS": lambda left, right: not _contains(left, right),
-    "START_WITH": _starts,
-    "END_WITH": _ends,
+    "START_WITH": _starts_with,
+    "END_WITH": _ends_with,
     "EQ": _equal,
     "NE": lambda left, right: not _equal(left, right),
-    "IS_EMPTY": _empty,
-    "IS_NOT_EMPTY": lambda left, right: not _empty(left, right),
-    "GT": _compare_numbers(lambda left, right: left > right),
-    "GE": _compare_numbers(lambda left, right: left >= right),
-    "LT": _compare_numbers(lambda left, right: left < right),
-    "LE": _compare_numbers(lambda left, right: left <= right),
+    "IS_EMPTY": _is_empty,
+    "IS_NOT_EMPTY": lambda left, right: not _is_empty(left, right),
+    "GT": _build_number_comparison(lambda left, right: left > right),
+    "GE": _build_number_comparison(lambda left, right: left >= right),
+    "LT": _build_number_comparison(lambda left, right: left < right),
+    "LE": _build_number_comparison(lambda left, right: left <= right),
 }

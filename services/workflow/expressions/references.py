@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-_REFERENCE = re.compile(r"#\{([^{}]*)\}")
-_HEAD = re.compile(r"\s*properties\s*")
-_STEP = re.compile(
+_REFERENCE_PATTERN = re.compile(r"#\{([^{}]*)\}")
+_HEAD_PATTERN = re.compile(r"\s*properties\s*")
+_STEP_PATTERN = re.compile(
     r"""\s*(?:
     \.\s*(?P<name>[A-Za-z0-9_]+)
     | \[\s*'(?P<single>(?:[^']|'')*)'\s*\]
@@ -23,9 +23,9 @@ _STEP = re.compile(
     )\s*""",
     re.VERBOSE,
 )
-MAX_STEPS = 32
+MAX_PATH_STEPS = 32
 """Maximum keys in the path of a reference."""
-MAX_DEPTH = 32
+MAX_PARAMETER_DEPTH = 32
 """Maximum nesting depth of a parameter."""
 
 
@@ -70,15 +70,15 @@ class Reference:
         raise ReferenceMissing(text, self.node)
 
 
-Part = str | Reference
+TextPart = str | Reference
 
 
 @lru_cache(maxsize=20_000)
-def split_references(text: str) -> tuple[Part, ...]:
+def split_references(text: str) -> tuple[TextPart, ...]:
     """Split a text into plain texts and references; raise `ReferenceInvalid`."""
-    parts: list[Part] = []
+    parts: list[TextPart] = []
     end = 0
-    for match in _REFERENCE.finditer(text):
+    for match in _REFERENCE_PATTERN.finditer(text):
         if match.start() > end:
             parts.append(text[end : match.start()])
         parts.append(parse_reference(match.group(1)))
@@ -93,16 +93,16 @@ def split_references(text: str) -> tuple[Part, ...]:
 
 def parse_reference(text: str) -> Reference:
     """Parse the text between the braces; raise `ReferenceInvalid`."""
-    head = _HEAD.match(text)
+    head = _HEAD_PATTERN.match(text)
     end = head.end() if head else 0
     steps: list[str | int] = []
-    while head and end < len(text) and len(steps) <= MAX_STEPS:
-        step = _STEP.match(text, end)
+    while head and end < len(text) and len(steps) <= MAX_PATH_STEPS:
+        step = _STEP_PATTERN.match(text, end)
         if step is None:
             break
         steps.append(_parse_step(step))
         end = step.end()
-    if head is None or end < len(text) or not steps or len(steps) > MAX_STEPS:
+    if head is None or end < len(text) or not steps or len(steps) > MAX_PATH_STEPS:
         raise ReferenceInvalid(
             f"#{{{text:.100}}} is not a reference; write #{{properties.<node id>['<key>']}}"
         )
@@ -117,18 +117,18 @@ def _parse_step(match: re.Match[str]) -> str | int:
     return match["name"] if match["name"] is not None else match["double"]
 
 
-def resolve(value: Any, properties: Mapping[str, Any]) -> Any:
+def resolve_references(value: Any, properties: Mapping[str, Any]) -> Any:
     """Return `value` with all references replaced, in lists and in values of maps."""
     if isinstance(value, str):
-        return _resolve_text(value, properties) if "#{" in value else value
+        return _resolve_references_in_text(value, properties) if "#{" in value else value
     if isinstance(value, dict):
-        return {key: resolve(item, properties) for key, item in value.items()}
+        return {key: resolve_references(item, properties) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [resolve(item, properties) for item in value]
+        return [resolve_references(item, properties) for item in value]
     return value
 
 
-def _resolve_text(text: str, properties: Mapping[str, Any]) -> Any:
+def _resolve_references_in_text(text: str, properties: Mapping[str, Any]) -> Any:
     parts = split_references(text)
     if len(parts) == 1:
         (only,) = parts
@@ -152,8 +152,8 @@ def is_constant(value: Any) -> bool:
 
 def find_references(value: Any, depth: int = 0) -> Iterator[Reference]:
     """Yield the references in `value`; raise `ReferenceInvalid`."""
-    if depth > MAX_DEPTH:
-        raise ReferenceInvalid(f"must be nested at most {MAX_DEPTH} levels deep")
+    if depth > MAX_PARAMETER_DEPTH:
+        raise ReferenceInvalid(f"must be nested at most {MAX_PARAMETER_DEPTH} levels deep")
     if isinstance(value, str):
         if "#{" in value:
             yield from (part for part in split_references(value) if isinstance(part, Reference))

@@ -18,13 +18,13 @@ from services.workflow.flows.model import DeploymentObserver, Flow, TransactionS
 from services.workflow.flows.store import FlowStore, UnsettledFlow, UnsettledStore
 from services.workflow.graph.design import (
     DESIGN_FIELD,
+    DesignFaultReason,
     DesignInvalid,
     DesignNode,
-    Reason,
-    read_design,
+    decode_design,
 )
 from services.workflow.graph.plan import Plan, compile_design, find_start_nodes
-from services.workflow.nodes.base import Entry, Registry, Step
+from services.workflow.nodes.base import Entry, NodeRegistry, Step
 from services.workflow.nodes.triggers import Trigger
 from services.workflow.runs.model import DeployedFlow, FlowOwner
 from services.workflow.sandbox.runner import Sandbox
@@ -47,7 +47,7 @@ FLOWS_PER_READ = 100
 class FlowDeployer:
     """Validates designs and keeps triggers in step with flows."""
 
-    registry: Registry
+    registry: NodeRegistry
     sandbox: Sandbox
     entities: EntityAccess
     vault: Vault
@@ -64,11 +64,11 @@ class FlowDeployer:
     async def _compile_with_syntax_check(self, tenant: str, text: str) -> Plan:
         """Compile a design and check the syntax of its code; raise `DesignInvalid`."""
         plan = compile_design(text, self.registry)
-        DesignInvalid.raise_for(
+        DesignInvalid.raise_if_any(
             [
-                Reason(node.id, f"parameters.{code.field}", reason)
+                DesignFaultReason(node.id, f"parameters.{code.field}", reason)
                 for node in plan.nodes.values()
-                for code in node.parameters.code()
+                for code in node.parameters.list_code()
                 if (reason := await self.sandbox.find_syntax_error(FlowOwner(tenant, 0), *code[1:]))
             ]
         )
@@ -80,12 +80,14 @@ class FlowDeployer:
         A flow reads and writes entities with the permissions of the platform, so its author must
         see them.
         """
-        keys_by_node = {node.id: set(node.parameters.entity_keys()) for node in plan.nodes.values()}
+        keys_by_node = {
+            node.id: set(node.parameters.list_entity_keys()) for node in plan.nodes.values()
+        }
         keys = set().union(*keys_by_node.values())
         unseen = set(await self.entities.find_invisible(user, keys)) if keys else set()
-        DesignInvalid.raise_for(
+        DesignInvalid.raise_if_any(
             [
-                Reason(
+                DesignFaultReason(
                     node_id, "parameters", f"entity {key} does not exist or is not visible to you"
                 )
                 for node_id, found in keys_by_node.items()
@@ -97,9 +99,9 @@ class FlowDeployer:
         """Raise `DesignInvalid` for commanding nodes unless the user may command."""
         if user.may_command:
             return
-        DesignInvalid.raise_for(
+        DesignInvalid.raise_if_any(
             [
-                Reason(node.id, "componentName", COMMAND_PERMISSION_REASON)
+                DesignFaultReason(node.id, "componentName", COMMAND_PERMISSION_REASON)
                 for node in plan.nodes.values()
                 if isinstance(node.type, Step) and node.type.commands
             ]
@@ -108,10 +110,10 @@ class FlowDeployer:
     async def check_constants(self, tenant: str, plan: Plan) -> None:
         """Raise `DesignInvalid` for constants that the entities of nodes reject."""
         nodes = list(plan.nodes.values())
-        checks = (node.type.check_constants(tenant, node.parameters) for node in nodes)
-        DesignInvalid.raise_for(
+        checks = (node.type.find_constant_faults(tenant, node.parameters) for node in nodes)
+        DesignInvalid.raise_if_any(
             [
-                Reason(node.id, f"parameters.{fault.field}", fault.reason)
+                DesignFaultReason(node.id, f"parameters.{fault.field}", fault.reason)
                 for node, faults in zip(nodes, await asyncio.gather(*checks), strict=True)
                 for fault in faults
             ]
@@ -191,7 +193,7 @@ class FlowDeployer:
             name=flow.name,
             node_id=plan.entry.id,
             component=plan.entry.type.name,
-            parameters=plan.raw_entry,
+            parameters=plan.raw_entry_parameters,
         )
 
     async def _prepare_triggers(self, flow: Flow, component: str | None = None) -> None:
@@ -215,7 +217,7 @@ def starts_with_trigger(text: str) -> bool:
 def _find_start_nodes(text: str) -> list[DesignNode]:
     """Return the nodes without incoming edges; empty for an invalid design."""
     try:
-        return find_start_nodes(read_design(text))
+        return find_start_nodes(decode_design(text))
     except DesignInvalid:
         return []
 

@@ -32,7 +32,7 @@ from services.workflow.flows.model import (
     UpdateFlow,
 )
 from services.workflow.flows.store import FlowStore, UnsettledStore
-from services.workflow.graph.design import check_storable, complete_for_editors
+from services.workflow.graph.design import add_editor_fields, prepare_to_store
 from services.workflow.runs.store import RunStore
 from services.workflow.vault import ConcealedDesign, SecretStore, Vault, find_marks
 
@@ -128,7 +128,7 @@ class FlowService:
             text = await self.store.get_design(user.tenant, flow_id, version)
         if text is None:
             raise NotFound(f"version {version} is not stored any more", field="version")
-        return DesignResponse.from_fields(flow, design_data=complete_for_editors(text))
+        return DesignResponse.from_fields(flow, design_data=add_editor_fields(text))
 
     async def list_versions(self, user: Principal, flow_id: int) -> list[FlowVersion]:
         """Return the stored versions of a flow's design, newest first."""
@@ -153,7 +153,7 @@ class FlowService:
                 f"is required with {present}; omit both for a new flow", field=missing
             )
         concealed = self.vault.replace_secrets_by_marks(
-            user.tenant, check_storable(request.design_data)
+            user.tenant, prepare_to_store(request.design_data)
         )
         flow = await (
             self._save_version(user, request, name, concealed)

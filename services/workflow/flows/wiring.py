@@ -15,7 +15,7 @@ from services.workflow.flows.logs import LogService
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.service import FlowService
 from services.workflow.flows.store import FlowStore, UnsettledStore
-from services.workflow.nodes.wiring import Nodes
+from services.workflow.nodes.wiring import NodeTypes
 from services.workflow.runs.store import RunStore
 from services.workflow.vault import SecretStore, Vault
 
@@ -37,7 +37,7 @@ class Flows:
 
 
 def wire_flows(
-    clients: Clients, *, nodes: Nodes, store: FlowStore, triggers: Sequence[DeploymentObserver]
+    clients: Clients, *, nodes: NodeTypes, store: FlowStore, triggers: Sequence[DeploymentObserver]
 ) -> Flows:
     """Construct the package, and offer `describe_flows` on the bus."""
     database, runs = clients.mongo.database, RunStore(clients.mongo, clients.outbox)

@@ -16,13 +16,13 @@ from libs.common.errors import InvalidInput, TooLarge
 
 T = TypeVar("T")
 
-MAX_DESIGN = 1024 * 1024
+MAX_DESIGN_CHARACTERS = 1024 * 1024
 """Maximum characters of a design."""
 MAX_NODES = 500
 MAX_EDGES = 2000
 
 
-EDITOR_TYPES = {
+EDITOR_TYPES_BY_COMPONENT = {
     "simpleTimer": "timer",
     "eventListener": "listener",
     "choice": "ifelse",
@@ -31,13 +31,15 @@ EDITOR_TYPES = {
     "serviceInvocation": "service",
 }
 """Node types whose `type` in editors differs from their `componentName`."""
-_COMPONENTS = {kind: component for component, kind in EDITOR_TYPES.items()}
+_COMPONENTS_BY_EDITOR_TYPE = {
+    kind: component for component, kind in EDITOR_TYPES_BY_COMPONENT.items()
+}
 DESIGN_FIELD = "design_data"
-STEP_X, STEP_Y = 320, 160
+NODE_SPACING_X, NODE_SPACING_Y = 320, 160
 """Pixels between nodes without a position."""
 
 
-class Reason(NamedTuple):
+class DesignFaultReason(NamedTuple):
     """A reason why a design cannot run: the place, and what to do."""
 
     node_id: str | None
@@ -59,12 +61,12 @@ class Reason(NamedTuple):
 class DesignInvalid(Exception):
     """A design cannot run."""
 
-    def __init__(self, reasons: list[Reason]) -> None:
+    def __init__(self, reasons: list[DesignFaultReason]) -> None:
         super().__init__("; ".join(map(str, reasons[:3])))
         self.reasons = reasons
 
     @classmethod
-    def raise_for(cls, reasons: list[Reason]) -> None:
+    def raise_if_any(cls, reasons: list[DesignFaultReason]) -> None:
         """Raise the error if it has reasons."""
         if reasons:
             raise cls(reasons)
@@ -88,7 +90,7 @@ class DesignNode(msgspec.Struct, rename="camel"):
 
     def __post_init__(self) -> None:
         """Derive a missing `component_name` from `type`."""
-        self.component_name = self.component_name or _component_name(self.type)
+        self.component_name = self.component_name or _map_to_component(self.type)
 
 
 class DesignEdge(msgspec.Struct, rename="camel"):
@@ -106,61 +108,61 @@ class Design(msgspec.Struct):
     edges: list[DesignEdge] = []
 
 
-def read_component(node: Mapping[str, Any]) -> str:
+def read_component_name(node: Mapping[str, Any]) -> str:
     """Return the component name of a node of a draft, which may contain anything."""
-    return str(node.get("componentName") or _component_name(node.get("type")))
+    return str(node.get("componentName") or _map_to_component(node.get("type")))
 
 
-def _component_name(kind: Any) -> str:
-    return _COMPONENTS.get(kind, kind) if isinstance(kind, str) else ""
+def _map_to_component(kind: Any) -> str:
+    return _COMPONENTS_BY_EDITOR_TYPE.get(kind, kind) if isinstance(kind, str) else ""
 
 
 _decode_design = msgspec.json.Decoder(Design).decode
 _decode_node = msgspec.json.Decoder(DesignNode).decode
 
 
-def read_design(text: str) -> Design:
+def decode_design(text: str) -> Design:
     """Parse `design_data`; raise `DesignInvalid`."""
-    design = _read(text, _decode_design, "design_data")
+    design = _decode_limited(text, _decode_design, "design_data")
     for name, parts, maximum in (
         ("nodes", len(design.nodes), MAX_NODES),
         ("edges", len(design.edges), MAX_EDGES),
     ):
         if parts > maximum:
             raise DesignInvalid(
-                [Reason(None, name, f"must have at most {maximum} items. Got {parts}.")]
+                [DesignFaultReason(None, name, f"must have at most {maximum} items. Got {parts}.")]
             )
     return design
 
 
-def read_node(text: str) -> DesignNode:
+def decode_node(text: str) -> DesignNode:
     """Parse a single node of a design; raise `DesignInvalid`."""
-    return _read(text, _decode_node, "node_config")
+    return _decode_limited(text, _decode_node, "node_config")
 
 
-def _read(text: str, decode: Callable[[str], T], field: str) -> T:
-    if len(text) > MAX_DESIGN:
-        reason = f"must have at most {MAX_DESIGN} characters; split the flow"
-        raise DesignInvalid([Reason(None, field, reason)])
+def _decode_limited(text: str, decode: Callable[[str], T], field: str) -> T:
+    if len(text) > MAX_DESIGN_CHARACTERS:
+        reason = f"must have at most {MAX_DESIGN_CHARACTERS} characters; split the flow"
+        raise DesignInvalid([DesignFaultReason(None, field, reason)])
     try:
         return decode(text)
     except msgspec.ValidationError as error:
         wrong = parse_validation_error(str(error), field)
-        raise DesignInvalid([Reason(None, wrong.place, wrong.reason)]) from error
+        raise DesignInvalid([DesignFaultReason(None, wrong.place, wrong.reason)]) from error
     except (msgspec.DecodeError, RecursionError) as error:
         reason = f"must be JSON: {error or 'nested too deep'}"
-        raise DesignInvalid([Reason(None, field, reason)]) from error
+        raise DesignInvalid([DesignFaultReason(None, field, reason)]) from error
 
 
-def check_storable(text: str | None) -> str:
+def prepare_to_store(text: str | None) -> str:
     """Return `design_data` in the form to store, also of a draft.
 
     Raises `TooLarge`, or `InvalidInput` for a text that editors cannot open.
     """
     if not text:
         return "{}"
-    if len(text) > MAX_DESIGN:
-        raise TooLarge(f"must have at most {MAX_DESIGN} characters", field=DESIGN_FIELD)
+    if len(text) > MAX_DESIGN_CHARACTERS:
+        raise TooLarge(f"must have at most {MAX_DESIGN_CHARACTERS} characters", field=DESIGN_FIELD)
     try:
         design = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -174,7 +176,7 @@ def check_storable(text: str | None) -> str:
     return text
 
 
-def complete_for_editors(text: str) -> str:
+def add_editor_fields(text: str) -> str:
     """Return `design_data` with all fields that editors need, unchanged if complete."""
     design = msgspec.json.decode(text)
     changed = False
@@ -182,14 +184,14 @@ def complete_for_editors(text: str) -> str:
         if not isinstance(design.get(name), list):
             design[name], changed = [], True
     nodes, edges = design["nodes"], design["edges"]
-    if not all(map(_is_complete, nodes)):
-        places, changed = _lay_out(nodes, edges), True
+    if not all(map(_has_editor_fields, nodes)):
+        places, changed = _compute_positions(nodes, edges), True
         for node, place in zip(nodes, places, strict=True):
-            _complete_with(node, place)
+            _add_node_fields(node, place)
     return msgspec.json.encode(design).decode() if changed else text
 
 
-def _is_complete(node: dict[str, Any]) -> bool:
+def _has_editor_fields(node: dict[str, Any]) -> bool:
     return (
         _has_position(node)
         and isinstance(node.get("type"), str)
@@ -204,17 +206,19 @@ def _has_position(node: dict[str, Any]) -> bool:
     )
 
 
-def _complete_with(node: dict[str, Any], place: dict[str, int]) -> None:
-    component = read_component(node)
+def _add_node_fields(node: dict[str, Any], place: dict[str, int]) -> None:
+    component = read_component_name(node)
     if not _has_position(node):
         node["position"] = place
     if not isinstance(node.get("type"), str):
-        node["type"] = EDITOR_TYPES.get(component, component)
+        node["type"] = EDITOR_TYPES_BY_COMPONENT.get(component, component)
     if not isinstance(node.get("data"), dict):
         node["data"] = {}
 
 
-def _lay_out(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[dict[str, int]]:
+def _compute_positions(
+    nodes: list[dict[str, Any]], edges: list[dict[str, Any]]
+) -> list[dict[str, int]]:
     """Return positions of nodes: the column is the distance from the entry."""
     followers: dict[Any, list[Any]] = defaultdict(list)
     for edge in edges:
@@ -232,6 +236,6 @@ def _lay_out(nodes: list[dict[str, Any]], edges: list[dict[str, Any]]) -> list[d
     places = []
     for node_id in ids:
         column = depth.get(node_id, 0)
-        places.append({"x": column * STEP_X, "y": rows[column] * STEP_Y})
+        places.append({"x": column * NODE_SPACING_X, "y": rows[column] * NODE_SPACING_Y})
         rows[column] += 1
     return places

@@ -15,13 +15,19 @@ import msgspec
 
 from libs.common.decoding import parse_validation_error
 from services.workflow.expressions.references import Reference, ReferenceInvalid, find_references
-from services.workflow.graph.design import Design, DesignInvalid, DesignNode, Reason, read_design
-from services.workflow.nodes.base import Entry, Registry, Step
+from services.workflow.graph.design import (
+    Design,
+    DesignFaultReason,
+    DesignInvalid,
+    DesignNode,
+    decode_design,
+)
+from services.workflow.nodes.base import Entry, NodeRegistry, Step
 from services.workflow.nodes.parameters import Parameters, convert_parameters
 
-MAX_NAME = 50
+MAX_NODE_NAME_CHARACTERS = 50
 """Maximum characters of a node's name, as in editors."""
-_ID = re.compile(r"(?!_)[A-Za-z0-9_]{1,64}").fullmatch
+_match_node_id = re.compile(r"(?!_)[A-Za-z0-9_]{1,64}").fullmatch
 """Ids of nodes that editors generate and references support."""
 
 
@@ -31,7 +37,7 @@ class OutgoingEdge:
 
     target: str
     handle: str | None
-    place: int
+    position: int
     """Position of the edge in the design; joins merge outputs in this order."""
 
 
@@ -44,7 +50,7 @@ class PlanNode:
     type: Step[Any] | Entry[Any]
     parameters: Parameters
     outgoing_edges: tuple[OutgoingEdge, ...]
-    incoming: int
+    incoming_edge_count: int
     """Number of incoming edges; a node with several is a join."""
     instant: bool = False
     """Whether it finishes immediately (`Step.is_instant`)."""
@@ -56,17 +62,17 @@ class Plan:
 
     nodes: dict[str, PlanNode]
     entry: PlanNode
-    raw_entry: dict[str, Any]
+    raw_entry_parameters: dict[str, Any]
     """The parameters of the entry as they are in the design."""
     quick: bool = False
     """Whether all nodes are quick (`Step.is_quick`)."""
 
 
-def compile_design(text: str, registry: Registry) -> Plan:
+def compile_design(text: str, registry: NodeRegistry) -> Plan:
     """Return the plan of `design_data`; raise `DesignInvalid` with all reasons."""
-    design = read_design(text)
-    DesignInvalid.raise_for(find_structure_faults(design, registry))
-    reasons: list[Reason] = []
+    design = decode_design(text)
+    DesignInvalid.raise_if_any(find_structure_faults(design, registry))
+    reasons: list[DesignFaultReason] = []
     node_ids = {node.id for node in design.nodes}
     parameters: dict[str, Parameters] = {}
     for node in design.nodes:
@@ -74,11 +80,11 @@ def compile_design(text: str, registry: Registry) -> Plan:
         reasons += faults
         if node_parameters is not None:
             parameters[node.id] = node_parameters
-    DesignInvalid.raise_for(reasons or find_branch_faults(design, registry, parameters))
+    DesignInvalid.raise_if_any(reasons or find_branch_faults(design, registry, parameters))
     return _build_plan(design, registry, parameters)
 
 
-def _build_plan(design: Design, registry: Registry, parameters: dict[str, Parameters]) -> Plan:
+def _build_plan(design: Design, registry: NodeRegistry, parameters: dict[str, Parameters]) -> Plan:
     outgoing_edges: dict[str, list[OutgoingEdge]] = defaultdict(list)
     incoming: dict[str, int] = defaultdict(int)
     for place, edge in enumerate(design.edges):
@@ -90,11 +96,11 @@ def _build_plan(design: Design, registry: Registry, parameters: dict[str, Parame
         assert isinstance(kind, Step | Entry)  # noqa: S101 - validated before
         nodes[node.id] = PlanNode(
             id=node.id,
-            name=display_name(node),
+            name=get_display_name(node),
             type=kind,
             parameters=node_parameters,
             outgoing_edges=tuple(outgoing_edges[node.id]),
-            incoming=incoming[node.id],
+            incoming_edge_count=incoming[node.id],
             instant=isinstance(kind, Step) and kind.is_instant(node_parameters),
         )
     (entry,) = find_start_nodes(design)
@@ -106,52 +112,57 @@ def _build_plan(design: Design, registry: Registry, parameters: dict[str, Parame
     return Plan(nodes, nodes[entry.id], entry.data.parameters or {}, quick)
 
 
-def display_name(node: DesignNode) -> str:
+def get_display_name(node: DesignNode) -> str:
     """Return the display name of a node."""
     return node.data.node_name or node.id
 
 
 def read_parameters(
-    node: DesignNode, registry: Registry, node_ids: Collection[str]
-) -> tuple[Parameters | None, list[Reason]]:
+    node: DesignNode, registry: NodeRegistry, node_ids: Collection[str]
+) -> tuple[Parameters | None, list[DesignFaultReason]]:
     """Return the parameters as their struct, or all reasons why they are invalid.
 
     `node_ids` are the node ids that references may have.
     """
     kind = registry.find(node.component_name)
     if kind is None:
-        return None, [report_unknown_type(node)]
+        return None, [build_unknown_type_reason(node)]
     raw = node.data.parameters or {}
-    reasons = list(_check_references(node, raw, kind.parameters.verbatim, node_ids))
-    if node.data.node_name and len(node.data.node_name) > MAX_NAME:
-        reasons.append(Reason(node.id, "data.nodeName", f"must have at most {MAX_NAME} characters"))
+    reasons = list(_find_reference_faults(node, raw, kind.parameters.verbatim, node_ids))
+    if node.data.node_name and len(node.data.node_name) > MAX_NODE_NAME_CHARACTERS:
+        reasons.append(
+            DesignFaultReason(
+                node.id, "data.nodeName", f"must have at most {MAX_NODE_NAME_CHARACTERS} characters"
+            )
+        )
     try:
         parsed: Parameters = convert_parameters(kind.parameters, raw)
     except msgspec.ValidationError as error:
         wrong = parse_validation_error(str(error), "parameters")
-        return None, [*reasons, Reason(node.id, wrong.place, wrong.reason)]
+        return None, [*reasons, DesignFaultReason(node.id, wrong.place, wrong.reason)]
     reasons += [
         _missing_node_reason(node, field, reference)
-        for field, reference in parsed.references()
+        for field, reference in parsed.find_verbatim_references()
         if reference.node not in node_ids
     ]
     reasons += [
-        Reason(node.id, f"parameters.{fault.field}", fault.reason) for fault in kind.faults(parsed)
+        DesignFaultReason(node.id, f"parameters.{fault.field}", fault.reason)
+        for fault in kind.find_faults(parsed)
     ]
     return (parsed, []) if not reasons else (None, reasons)
 
 
-def report_unknown_type(node: DesignNode) -> Reason:
+def build_unknown_type_reason(node: DesignNode) -> DesignFaultReason:
     """Return the reason for an unknown node type."""
     if not node.component_name:
-        return Reason(node.id, "componentName", "is required")
+        return DesignFaultReason(node.id, "componentName", "is required")
     text = f"node type {node.component_name:.50} does not exist; replace or remove the node"
-    return Reason(node.id, "componentName", text)
+    return DesignFaultReason(node.id, "componentName", text)
 
 
-def _check_references(
+def _find_reference_faults(
     node: DesignNode, raw: dict[str, Any], verbatim: Collection[str], node_ids: Collection[str]
-) -> Iterator[Reason]:
+) -> Iterator[DesignFaultReason]:
     for field, value in raw.items():
         if field in verbatim:
             continue
@@ -160,20 +171,24 @@ def _check_references(
                 if reference.node not in node_ids:
                     yield _missing_node_reason(node, field, reference)
         except ReferenceInvalid as error:
-            yield Reason(node.id, f"parameters.{field}", str(error))
+            yield DesignFaultReason(node.id, f"parameters.{field}", str(error))
 
 
-def _missing_node_reason(node: DesignNode, field: str, reference: Reference) -> Reason:
+def _missing_node_reason(node: DesignNode, field: str, reference: Reference) -> DesignFaultReason:
     text = f"refers to node {reference.node}, which is not in the flow"
-    return Reason(node.id, f"parameters.{field}", text)
+    return DesignFaultReason(node.id, f"parameters.{field}", text)
 
 
-def find_structure_faults(design: Design, registry: Registry) -> list[Reason]:
+def find_structure_faults(design: Design, registry: NodeRegistry) -> list[DesignFaultReason]:
     """Return all reasons why the graph cannot run, ignoring parameters."""
     if not design.nodes:
-        return [Reason(None, "nodes", "must not be empty; add an entry node")]
-    reasons = [*_check_ids(design), *_check_types(design, registry), *_check_edges(design)]
-    return reasons or [*_check_entry(design, registry), *_check_cycles(design)]
+        return [DesignFaultReason(None, "nodes", "must not be empty; add an entry node")]
+    reasons = [
+        *_find_id_faults(design),
+        *_find_type_faults(design, registry),
+        *_find_edge_faults(design),
+    ]
+    return reasons or [*_find_entry_faults(design, registry), *_find_cycle_faults(design)]
 
 
 def find_start_nodes(design: Design) -> list[DesignNode]:
@@ -182,52 +197,58 @@ def find_start_nodes(design: Design) -> list[DesignNode]:
     return [node for node in design.nodes if node.id not in reached]
 
 
-def _check_ids(design: Design) -> Iterator[Reason]:
+def _find_id_faults(design: Design) -> Iterator[DesignFaultReason]:
     for node_id, times in Counter(node.id for node in design.nodes).items():
         if times > 1:
-            yield Reason(node_id, "id", f"{times} nodes have this id; it must be unique")
-        if not _ID(node_id):
+            yield DesignFaultReason(node_id, "id", f"{times} nodes have this id; it must be unique")
+        if not _match_node_id(node_id):
             text = "must have letters, digits and underscores only, without a leading underscore"
-            yield Reason(node_id[:100], "id", text)
+            yield DesignFaultReason(node_id[:100], "id", text)
 
 
-def _check_types(design: Design, registry: Registry) -> Iterator[Reason]:
+def _find_type_faults(design: Design, registry: NodeRegistry) -> Iterator[DesignFaultReason]:
     for node in design.nodes:
         if registry.find(node.component_name) is None:
-            yield report_unknown_type(node)
+            yield build_unknown_type_reason(node)
 
 
-def _check_edges(design: Design) -> Iterator[Reason]:
+def _find_edge_faults(design: Design) -> Iterator[DesignFaultReason]:
     node_ids = {node.id for node in design.nodes}
     for place, edge in enumerate(design.edges):
         for end, node_id in (("source", edge.source), ("target", edge.target)):
             if node_id not in node_ids:
                 text = f"node {node_id:.100} does not exist; remove the edge"
-                yield Reason(None, f"edges[{place}].{end}", text)
+                yield DesignFaultReason(None, f"edges[{place}].{end}", text)
     pairs = Counter((edge.source, edge.source_handle, edge.target) for edge in design.edges)
     for (source, _, target), times in pairs.items():
         if times > 1:
-            yield Reason(source, "edges", f"{times} edges lead to {target:.100}; keep one")
+            yield DesignFaultReason(
+                source, "edges", f"{times} edges lead to {target:.100}; keep one"
+            )
 
 
-def _check_entry(design: Design, registry: Registry) -> Iterator[Reason]:
+def _find_entry_faults(design: Design, registry: NodeRegistry) -> Iterator[DesignFaultReason]:
     begins = find_start_nodes(design)
     if not begins:
-        yield Reason(None, "nodes", "all nodes have incoming edges; a flow needs an entry")
+        yield DesignFaultReason(
+            None, "nodes", "all nodes have incoming edges; a flow needs an entry"
+        )
     for node in begins:
         if not isinstance(registry.find(node.component_name), Entry):
             text = "has no incoming edge and is not an entry; connect or remove it"
-            yield Reason(node.id, "nodes", text)
+            yield DesignFaultReason(node.id, "nodes", text)
         elif len(begins) > 1:
             text = "is one of several nodes without incoming edges; a flow has exactly one entry"
-            yield Reason(node.id, "nodes", text)
+            yield DesignFaultReason(node.id, "nodes", text)
     first = {node.id for node in begins}
     for node in design.nodes:
         if node.id not in first and isinstance(registry.find(node.component_name), Entry):
-            yield Reason(node.id, "edges", "is an entry, which must not have incoming edges")
+            yield DesignFaultReason(
+                node.id, "edges", "is an entry, which must not have incoming edges"
+            )
 
 
-def _check_cycles(design: Design) -> Iterator[Reason]:
+def _find_cycle_faults(design: Design) -> Iterator[DesignFaultReason]:
     """Yield the nodes on cycles, and those that follow them."""
     sorter = TopologicalSorter[str]()
     for edge in design.edges:
@@ -240,16 +261,18 @@ def _check_cycles(design: Design) -> Iterator[Reason]:
         sorter.done(*ready)
     for node in design.nodes:
         if node.id in blocked:
-            yield Reason(node.id, "edges", "is on or behind a cycle; remove an edge of the cycle")
+            yield DesignFaultReason(
+                node.id, "edges", "is on or behind a cycle; remove an edge of the cycle"
+            )
 
 
 def find_branch_faults(
-    design: Design, registry: Registry, parameters: Mapping[str, Parameters]
-) -> list[Reason]:
+    design: Design, registry: NodeRegistry, parameters: Mapping[str, Parameters]
+) -> list[DesignFaultReason]:
     """Return reasons for edges whose branch does not exist."""
-    reasons: list[Reason] = []
+    reasons: list[DesignFaultReason] = []
     branches = {
-        node.id: set(kind.handles(parameters[node.id]))
+        node.id: set(kind.list_handles(parameters[node.id]))
         for node in design.nodes
         if isinstance(kind := registry.find(node.component_name), Step) and kind.forks
     }
@@ -257,5 +280,5 @@ def find_branch_faults(
         if edge.source in branches and edge.source_handle not in branches[edge.source]:
             name = edge.source_handle[:100] if edge.source_handle else "named here"
             text = f"{edge.source} has no branch {name}; connect an existing branch"
-            reasons.append(Reason(edge.source, f"edges[{place}].sourceHandle", text))
+            reasons.append(DesignFaultReason(edge.source, f"edges[{place}].sourceHandle", text))
     return reasons

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 from libs.common.contracts.flows import LONGEST_CONTENT, LONGEST_KEY, ChangeAlarm, Severity
 from services.workflow.entities import WILDCARD
 from services.workflow.nodes.base import EntityStep, NodeContext, SampleOutput
-from services.workflow.nodes.parameters import EntityKey, Fault, Parameters, parameter
+from services.workflow.nodes.parameters import EntityKey, ParameterFault, Parameters, parameter_meta
 
-_REFERENCE = "#{"
+_REFERENCE_START = "#{"
 
 
 class AlarmParameters(Parameters):
@@ -16,34 +16,34 @@ class AlarmParameters(Parameters):
 
     entity: Annotated[
         EntityKey,
-        parameter("Device", "Key of an entity of the alarm's device", ui="entitySelect"),
+        parameter_meta("Device", "Key of an entity of the alarm's device", ui="entitySelect"),
     ]
     key: Annotated[
         str,
-        parameter(
+        parameter_meta(
             "Key",
             "Identifies the alarm: a device has at most one open alarm per key",
             min_length=1,
             max_length=LONGEST_KEY,
         ),
     ]
-    action: Annotated[Literal["RAISE", "CLEAR"], parameter("Action")] = "RAISE"
+    action: Annotated[Literal["RAISE", "CLEAR"], parameter_meta("Action")] = "RAISE"
     """`RAISE` opens the alarm unless it is open. `CLEAR` clears it if it is open."""
-    severity: Annotated[Severity, parameter("Severity")] = "MAJOR"
+    severity: Annotated[Severity, parameter_meta("Severity")] = "MAJOR"
     """Severity of an alarm that is raised."""
     content: Annotated[
-        str, parameter("Content", "Text of the alarm for users", max_length=LONGEST_CONTENT)
+        str, parameter_meta("Content", "Text of the alarm for users", max_length=LONGEST_CONTENT)
     ] = ""
     """Message of the alarm that users see. Required for `RAISE`."""
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield a fault for an alarm without content."""
         if self.action == "RAISE" and not self.content.strip():
-            yield Fault("content", "must not be empty; describe the problem")
+            yield ParameterFault("content", "must not be empty; describe the problem")
 
-    def entity_keys(self) -> Iterable[str]:
+    def list_entity_keys(self) -> Iterable[str]:
         """Yield the entity; a reference may name any, so it needs access to all."""
-        yield WILDCARD if _REFERENCE in self.entity else self.entity
+        yield WILDCARD if _REFERENCE_START in self.entity else self.entity
 
 
 class AlarmNode(EntityStep[AlarmParameters]):
@@ -63,7 +63,7 @@ class AlarmNode(EntityStep[AlarmParameters]):
         """Change the alarm; a dry run validates known values and returns a sample."""
         fields = {name: getattr(parameters, name) for name in ("entity", "key", "content")}
         sample = SampleOutput({"alarmId": "0", "changed": True})
-        if context.find_sampled(fields):
+        if context.find_names_with_samples(fields):
             return sample
         raising = parameters.action == "RAISE"
         answer = await self._entities.change_alarm(

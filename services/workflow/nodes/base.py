@@ -16,21 +16,21 @@ import msgspec
 
 from libs.common.errors import InvalidInput, ThingwayError
 from services.workflow.entities import Entities
-from services.workflow.errors import NodeFailed, NotKnown
+from services.workflow.errors import NodeFailed, ValueUnknown
 from services.workflow.expressions.references import (
     ReferenceInvalid,
     ReferenceMissing,
     find_references,
     format_text,
-    resolve,
+    resolve_references,
 )
-from services.workflow.nodes.parameters import Fault, Parameters
+from services.workflow.nodes.parameters import ParameterFault, Parameters
 from services.workflow.runs.model import FlowOwner
 
 log = logging.getLogger(__name__)
 
-MARGIN = 0.05
-"""Seconds reserved for reporting the timeout of another service."""
+TIMEOUT_MARGIN_SECONDS = 0.05
+"""Seconds before the deadline of a node that are reserved for reporting a timeout."""
 P = TypeVar("P", bound=Parameters)
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -67,21 +67,21 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     """Notes of the node for the log of the run."""
 
-    def resolve(self, value: Any) -> Any:
+    def resolve_references(self, value: Any) -> Any:
         """Return `value` with its references replaced; raise `NodeFailed`.
 
-        Raises `NotKnown` if a sample lacks the value, because the real output may have it.
+        Raises `ValueUnknown` if a sample lacks the value, because the real output may have it.
         """
         try:
-            return resolve(value, self.properties)
+            return resolve_references(value, self.properties)
         except ReferenceMissing as error:
             if error.node in self.sampled:
-                raise NotKnown(str(error)) from error
+                raise ValueUnknown(str(error)) from error
             raise NodeFailed(str(error)) from error
         except ReferenceInvalid as error:
             raise NodeFailed(str(error)) from error
 
-    def find_sampled(self, values: Mapping[str, Any]) -> frozenset[str]:
+    def find_names_with_samples(self, values: Mapping[str, Any]) -> frozenset[str]:
         """Return the names of `values` that refer to samples; none in a real run."""
         if not self.sampled:
             return frozenset()
@@ -93,7 +93,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def resolve_text(self, value: str) -> str:
         """Return `value` with its references replaced, as text."""
-        return format_text(self.resolve(value))
+        return format_text(self.resolve_references(value))
 
     def resolve_texts(self, struct: S) -> S:
         """Return `struct` with the references in its texts replaced."""
@@ -108,12 +108,12 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def seconds_left(self) -> float:
-        """Return the timeout for other services, so that the node can report it."""
-        return max(0.0, self.deadline - asyncio.get_running_loop().time() - MARGIN)
+        """Return the timeout for calls, which ends shortly before the deadline."""
+        return max(0.0, self.deadline - asyncio.get_running_loop().time() - TIMEOUT_MARGIN_SECONDS)
 
 
-class Node(ABC, Generic[P]):
-    """The common part of steps and entries."""
+class NodeType(ABC, Generic[P]):
+    """A node type of flows: the base class of `Entry` and `Step`."""
 
     name: ClassVar[str]
     """`componentName` in designs."""
@@ -133,16 +133,16 @@ class Node(ABC, Generic[P]):
                 if isinstance(argument, type) and issubclass(argument, Parameters):
                     cls.parameters = cast("type[P]", argument)
 
-    def faults(self, parameters: P) -> Iterable[Fault]:
+    def find_faults(self, parameters: P) -> Iterable[ParameterFault]:
         """Return the faults of parameters; subclasses may add checks."""
-        return parameters.faults()
+        return parameters.find_faults()
 
-    async def check_constants(self, tenant: str, parameters: P) -> Iterable[Fault]:
+    async def find_constant_faults(self, tenant: str, parameters: P) -> Iterable[ParameterFault]:
         """Return faults of constants that other services reject, before any run."""
         return ()
 
 
-class Entry(Node[P]):
+class Entry(NodeType[P]):
     """A node type that starts flows."""
 
     group = PaletteGroup.ENTRY
@@ -169,7 +169,7 @@ class SampleOutput(NamedTuple):
     output: Any
 
 
-class Step(Node[P]):
+class Step(NodeType[P]):
     """A node type that processes an input."""
 
     testable = True
@@ -183,7 +183,7 @@ class Step(Node[P]):
     answers: ClassVar[bool] = False
     """Whether its output is the response of the run, even if other nodes finish later."""
 
-    def handles(self, parameters: P) -> Iterable[str]:
+    def list_handles(self, parameters: P) -> Iterable[str]:
         """Return the handles of outgoing edges; empty for a step that does not fork."""
         return ()
 
@@ -231,7 +231,9 @@ class EntityStep(Step[P]):
             context.notes.append(f"{listed}: write-only, so its value cannot be read")
         return {key: values.values[key] for key in keys}
 
-    async def collect_faults(self, field: str, dry_run: Awaitable[Any]) -> list[Fault]:
+    async def find_dry_run_faults(
+        self, field: str, dry_run: Awaitable[Any]
+    ) -> list[ParameterFault]:
         """Return the error of a dry run as a fault of a parameter.
 
         Only invalid values count. A missing or unreachable entity may be available in a later run.
@@ -239,28 +241,28 @@ class EntityStep(Step[P]):
         try:
             await dry_run
         except InvalidInput as error:
-            return [Fault(field, error.message)]
+            return [ParameterFault(field, error.message)]
         except ThingwayError as error:
             log.info("constants of a flow were not validated: %s", error)
         return []
 
 
-AnyNode = Node[Any]
+AnyNodeType = NodeType[Any]
 
 
-class Registry:
+class NodeRegistry:
     """The node types of a process by name."""
 
-    def __init__(self, nodes: Iterable[AnyNode]) -> None:
-        self._nodes: dict[str, AnyNode] = {}
+    def __init__(self, nodes: Iterable[AnyNodeType]) -> None:
+        self._nodes: dict[str, AnyNodeType] = {}
         for node in nodes:
             if node.name in self._nodes:
                 raise ValueError(f"two node types have the name {node.name}")
             self._nodes[node.name] = node
 
-    def find(self, name: str) -> AnyNode | None:
+    def find(self, name: str) -> AnyNodeType | None:
         """Return the node type with a name."""
         return self._nodes.get(name)
 
-    def __iter__(self) -> Iterator[AnyNode]:
+    def __iter__(self) -> Iterator[AnyNodeType]:
         return iter(self._nodes.values())

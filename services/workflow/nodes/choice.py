@@ -10,7 +10,7 @@ from services.workflow.errors import NodeFailed
 from services.workflow.expressions.cel import (
     CelFailed,
     compile_cel,
-    evaluate,
+    evaluate_cel,
     is_cheap,
     is_input_small,
     select_variables,
@@ -23,14 +23,19 @@ from services.workflow.expressions.references import (
 )
 from services.workflow.nodes.base import BranchChoice, NodeContext, PaletteGroup, Step
 from services.workflow.nodes.code import CONTEXT_VARIABLES
-from services.workflow.nodes.parameters import Code, Fault, Parameters, parameter
-from services.workflow.sandbox.runner import LANGUAGES, UNSUPPORTED, Sandbox
+from services.workflow.nodes.parameters import (
+    CodeParameter,
+    ParameterFault,
+    Parameters,
+    parameter_meta,
+)
+from services.workflow.sandbox.runner import LANGUAGES_BY_NAME, UNSUPPORTED_LANGUAGES, Sandbox
 
 MAX_BRANCHES = 50
 MAX_CONDITIONS = 50
-LONGEST_CODE = 64_000
-_UNARY = ("IS_EMPTY", "IS_NOT_EMPTY")
-_NUMERIC = ("GT", "GE", "LT", "LE")
+MAX_CONDITION_CHARACTERS = 64_000
+_UNARY_OPERATORS = ("IS_EMPTY", "IS_NOT_EMPTY")
+_NUMERIC_OPERATORS = ("GT", "GE", "LT", "LE")
 
 Operator = Literal[
     "CONTAINS",
@@ -63,7 +68,7 @@ class Comparison(msgspec.Struct, rename="camel"):
 class Condition(msgspec.Struct, rename="camel"):
     """A comparison, or an expression in a language."""
 
-    expression_value: Comparison | Annotated[str, msgspec.Meta(max_length=LONGEST_CODE)]
+    expression_value: Comparison | Annotated[str, msgspec.Meta(max_length=MAX_CONDITION_CHARACTERS)]
     """Comparison, or the expression if `expressionType` names a language."""
     id: str | None = None
     """Used by editors only."""
@@ -115,57 +120,61 @@ class ChoiceParameters(Parameters):
 
     choice: Annotated[
         Branches,
-        parameter("Conditions", "The first branch that is true is followed", ui="conditionsInput"),
+        parameter_meta(
+            "Conditions", "The first branch that is true is followed", ui="conditionsInput"
+        ),
     ]
 
-    def handles(self) -> Iterator[str]:
+    def list_branch_ids(self) -> Iterator[str]:
         """Yield the ids of the branches."""
         yield from (branch.id for branch in self.choice.when)
         if self.choice.otherwise is not None:
             yield self.choice.otherwise.id
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield duplicate ids and invalid conditions."""
-        ids = list(self.handles())
+        ids = list(self.list_branch_ids())
         if len(set(ids)) < len(ids):
-            yield Fault("choice.when", "two branches have the same id; ids must be unique")
-        for field, branch, condition in self._conditions():
-            if reason := _find_fault(branch.expression_type, condition.expression_value):
-                yield Fault(field, reason)
+            yield ParameterFault("choice.when", "two branches have the same id; ids must be unique")
+        for field, branch, condition in self._iterate_conditions():
+            if reason := _find_condition_fault(branch.expression_type, condition.expression_value):
+                yield ParameterFault(field, reason)
 
-    def references(self) -> Iterable[tuple[str, Reference]]:
+    def find_verbatim_references(self) -> Iterable[tuple[str, Reference]]:
         """Yield the references of comparisons; other conditions have none."""
-        for field, branch, condition in self._conditions():
+        for field, branch, condition in self._iterate_conditions():
             value = condition.expression_value
-            if isinstance(value, Comparison) and not _find_fault(branch.expression_type, value):
+            if isinstance(value, Comparison) and not _find_condition_fault(
+                branch.expression_type, value
+            ):
                 yield from ((field, found) for found in find_references([value.key, value.value]))
 
-    def code(self) -> Iterable[Code]:
+    def list_code(self) -> Iterable[CodeParameter]:
         """Yield the conditions in a programming language."""
-        for field, branch, condition in self._conditions():
+        for field, branch, condition in self._iterate_conditions():
             text = condition.expression_value
-            if branch.expression_type in LANGUAGES and isinstance(text, str):
-                yield Code(field, branch.expression_type, text, CONTEXT_VARIABLES)
+            if branch.expression_type in LANGUAGES_BY_NAME and isinstance(text, str):
+                yield CodeParameter(field, branch.expression_type, text, CONTEXT_VARIABLES)
 
-    def empty(self) -> Iterator[Fault]:
+    def find_empty_comparisons(self) -> Iterator[ParameterFault]:
         """Yield comparisons without a required operand."""
-        for field, _, condition in self._conditions():
+        for field, _, condition in self._iterate_conditions():
             value = condition.expression_value
             if not isinstance(value, Comparison):
                 continue
             if _is_blank(value.key):
-                yield Fault(f"{field}.key", "must not be empty; choose a value to compare")
-            elif value.operator in _NUMERIC and _is_blank(value.value):
-                yield Fault(f"{field}.value", "must not be empty; enter a number")
+                yield ParameterFault(f"{field}.key", "must not be empty; choose a value to compare")
+            elif value.operator in _NUMERIC_OPERATORS and _is_blank(value.value):
+                yield ParameterFault(f"{field}.value", "must not be empty; enter a number")
 
-    def _conditions(self) -> Iterator[tuple[str, Branch, Condition]]:
+    def _iterate_conditions(self) -> Iterator[tuple[str, Branch, Condition]]:
         for at, branch in enumerate(self.choice.when):
             for place, condition in enumerate(branch.conditions):
                 yield f"choice.when[{at}].conditions[{place}].expressionValue", branch, condition
 
 
-def _find_fault(kind: ExpressionType, value: Comparison | str) -> str | None:
-    if kind in UNSUPPORTED:
+def _find_condition_fault(kind: ExpressionType, value: Comparison | str) -> str | None:
+    if kind in UNSUPPORTED_LANGUAGES:
         return f"must be condition, cel, js or python. Got {kind}."
     if isinstance(value, Comparison) != (kind == "condition"):
         return "must be {key, operator, value}" if kind == "condition" else "must be a text"
@@ -199,18 +208,20 @@ class Choice(Step[ChoiceParameters]):
     def __init__(self, code: Sandbox) -> None:
         self._code = code
 
-    def handles(self, parameters: ChoiceParameters) -> Iterable[str]:
+    def list_handles(self, parameters: ChoiceParameters) -> Iterable[str]:
         """Return the ids of the branches."""
-        return parameters.handles()
+        return parameters.list_branch_ids()
 
-    async def check_constants(self, tenant: str, parameters: ChoiceParameters) -> Iterable[Fault]:
+    async def find_constant_faults(
+        self, tenant: str, parameters: ChoiceParameters
+    ) -> Iterable[ParameterFault]:
         """Return faults of empty comparisons, which flows that already run may have."""
-        return parameters.empty()
+        return parameters.find_empty_comparisons()
 
     def is_quick(self, parameters: ChoiceParameters) -> bool:
         """Return whether no condition is code or a slow expression."""
         return not any(
-            branch.expression_type in LANGUAGES
+            branch.expression_type in LANGUAGES_BY_NAME
             or (
                 branch.expression_type == "cel"
                 and not all(is_cheap(str(each.expression_value)) for each in branch.conditions)
@@ -251,9 +262,9 @@ class Choice(Step[ChoiceParameters]):
         value = condition.expression_value
         try:
             if isinstance(value, Comparison):
-                blank = value.operator in _UNARY
-                right = None if blank else context.resolve(value.value)
-                return compare(value.operator, context.resolve(value.key), right)
+                blank = value.operator in _UNARY_OPERATORS
+                right = None if blank else context.resolve_references(value.value)
+                return compare(value.operator, context.resolve_references(value.key), right)
             result = await self._evaluate_expression(context, kind, value, body)
         except CelFailed as error:
             raise NodeFailed(f"{context.node_name}: `{value:.200}` {error}") from error
@@ -270,7 +281,7 @@ class Choice(Step[ChoiceParameters]):
         if kind == "cel":
             variables = select_variables(text, context.properties, body)
             if is_cheap(text) and is_input_small(variables):
-                return evaluate(text, variables)
+                return evaluate_cel(text, variables)
         owner, seconds = context.owner, context.seconds_left
         try:
             return await self._code.run(owner, kind, text, variables, seconds)

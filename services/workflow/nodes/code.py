@@ -8,28 +8,32 @@ import msgspec
 
 from services.workflow.nodes.base import NodeContext, PaletteGroup, Step
 from services.workflow.nodes.parameters import (
-    Code,
-    Fault,
+    CodeParameter,
     Output,
+    ParameterFault,
     Parameters,
-    check_outputs,
-    declared_outputs,
-    find_duplicates,
-    parameter,
+    check_output_types,
+    find_duplicate_names,
+    outputs_meta,
+    parameter_meta,
 )
-from services.workflow.sandbox.runner import LANGUAGES, Sandbox, unknown_language
+from services.workflow.sandbox.runner import (
+    LANGUAGES_BY_NAME,
+    Sandbox,
+    describe_unsupported_language,
+)
 
-LONGEST_CODE = 64_000
+MAX_CODE_CHARACTERS = 64_000
 MAX_ARGUMENTS = 100
 CONTEXT_VARIABLES = ("body", "properties")
 """Variables of all code: the input, and the outputs so far by node."""
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
+_match_variable_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
 
 
 class Expression(msgspec.Struct, rename="camel"):
     """A piece of code and its language."""
 
-    expression: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_CODE)]
+    expression: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_CODE_CHARACTERS)]
     """The code."""
     language: Annotated[str, msgspec.Meta(description="`js` or `python`")] = "js"
 
@@ -41,7 +45,7 @@ class CodeParameters(Parameters):
 
     expression: Annotated[
         Expression,
-        parameter(
+        parameter_meta(
             "Code",
             "JavaScript: the body of a function that returns its output. Python: def main(), or "
             "statements, the last of which is the output. `body` and `properties` are available in "
@@ -51,30 +55,30 @@ class CodeParameters(Parameters):
     ]
     input_arguments: Annotated[
         dict[str, Any],
-        parameter(
+        parameter_meta(
             "Inputs", "Variables of the code", ui="paramAssignInput", max_length=MAX_ARGUMENTS
         ),
     ] = msgspec.field(default_factory=dict)
     payload: Annotated[
-        list[Output], declared_outputs("Keys of the map that the code returns", MAX_ARGUMENTS)
+        list[Output], outputs_meta("Keys of the map that the code returns", MAX_ARGUMENTS)
     ] = msgspec.field(default_factory=list)
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield unsupported languages, invalid names and duplicate outputs."""
-        if self.expression.language not in LANGUAGES:
-            text = unknown_language(self.expression.language)
-            yield Fault("expression.language", text)
+        if self.expression.language not in LANGUAGES_BY_NAME:
+            text = describe_unsupported_language(self.expression.language)
+            yield ParameterFault("expression.language", text)
         for name in self.input_arguments:
-            if not _VARIABLE(name):
+            if not _match_variable_name(name):
                 text = "must have at most 50 letters, digits and _, and not start with a digit"
-                yield Fault(f"inputArguments.{name:.60}", text)
-        yield from find_duplicates("payload", (output.name for output in self.payload))
+                yield ParameterFault(f"inputArguments.{name:.60}", text)
+        yield from find_duplicate_names("payload", (output.name for output in self.payload))
 
-    def code(self) -> Iterable[Code]:
+    def list_code(self) -> Iterable[CodeParameter]:
         """Yield the code with its variables."""
         names = [*self.input_arguments, *CONTEXT_VARIABLES]
         code = self.expression
-        yield Code(
+        yield CodeParameter(
             "expression.expression", code.language, code.expression, list(dict.fromkeys(names))
         )
 
@@ -97,9 +101,9 @@ class CodeNode(Step[CodeParameters]):
         common = {"body": body, "properties": dict(context.properties)}
         # Passing variables is slow, so those that the code does not name are left out.
         variables = {name: value for name, value in common.items() if name in code.expression}
-        variables |= context.resolve(parameters.input_arguments)
+        variables |= context.resolve_references(parameters.input_arguments)
         value = await self._runner.run(
             context.owner, code.language, code.expression, variables, context.seconds_left
         )
-        check_outputs(parameters.payload, value)
+        check_output_types(parameters.payload, value)
         return value

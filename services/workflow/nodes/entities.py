@@ -12,14 +12,14 @@ from services.workflow.nodes.base import EntityStep, NodeContext, SampleOutput
 from services.workflow.nodes.parameters import (
     MAX_ENTITIES,
     EntityKey,
-    Fault,
     Output,
+    ParameterFault,
     Parameters,
-    check_outputs,
-    declared_outputs,
-    find_duplicates,
-    parameter,
-    sample_value,
+    check_output_types,
+    create_sample_value,
+    find_duplicate_names,
+    outputs_meta,
+    parameter_meta,
 )
 
 
@@ -28,7 +28,7 @@ class EntitySelectorParameters(Parameters):
 
     entities: Annotated[
         list[EntityKey],
-        parameter(
+        parameter_meta(
             "Entities",
             "Keys of the entities to read",
             ui="entityMultipleSelect",
@@ -37,7 +37,7 @@ class EntitySelectorParameters(Parameters):
         ),
     ]
 
-    def entity_keys(self) -> Iterable[str]:
+    def list_entity_keys(self) -> Iterable[str]:
         """Return the selected keys."""
         return self.entities
 
@@ -62,7 +62,7 @@ class EntityAssignerParameters(Parameters):
 
     exchange_payload: Annotated[
         dict[EntityKey, Any],
-        parameter(
+        parameter_meta(
             "Assignments",
             "Values or references, by the keys of properties",
             ui="entityAssignSelect",
@@ -71,7 +71,7 @@ class EntityAssignerParameters(Parameters):
         ),
     ]
 
-    def entity_keys(self) -> Iterable[str]:
+    def list_entity_keys(self) -> Iterable[str]:
         """Return the keys to set."""
         return self.exchange_payload
 
@@ -89,16 +89,16 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
     commands = True
     repeatable = True
 
-    async def check_constants(
+    async def find_constant_faults(
         self, tenant: str, parameters: EntityAssignerParameters
-    ) -> Iterable[Fault]:
+    ) -> Iterable[ParameterFault]:
         """Return a fault if the properties reject the constants."""
         payload = parameters.exchange_payload
         constants = {key: value for key, value in payload.items() if is_constant(value)}
         if not constants:
             return ()
         setting = self._entities.update(tenant, constants, 0, dry_run=True)
-        return await self.collect_faults("exchangePayload", setting)
+        return await self.find_dry_run_faults("exchangePayload", setting)
 
     def is_quick(self, parameters: EntityAssignerParameters) -> bool:
         """Return whether it sets only custom entities: devices take time to respond."""
@@ -109,8 +109,8 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
     ) -> dict[str, Any]:
         """Set the properties; a dry run validates known values only."""
         payload = parameters.exchange_payload
-        exchange: dict[str, Any] = context.resolve(payload)
-        if guessed := context.find_sampled(payload):
+        exchange: dict[str, Any] = context.resolve_references(payload)
+        if guessed := context.find_names_with_samples(payload):
             await self.read_latest(context, list(payload))
             exchange = {key: value for key, value in exchange.items() if key not in guessed}
         if not exchange:
@@ -124,7 +124,7 @@ class EntityAssigner(EntityStep[EntityAssignerParameters]):
         return {key: None if key in hidden else exchange[key] for key in outcome.keys}
 
 
-CHECK_SECONDS = 5.0
+VALIDATION_TIMEOUT_SECONDS = 5.0
 """Timeout for validating the inputs of a call, in seconds."""
 
 
@@ -142,17 +142,17 @@ class ServiceInvocationParameters(Parameters):
 
     service_invocation_setting: Annotated[
         ServiceCall,
-        parameter("Service", "The service and its inputs", ui="serviceEntitySetting"),
+        parameter_meta("Service", "The service and its inputs", ui="serviceEntitySetting"),
     ]
-    payload: Annotated[list[Output], declared_outputs("Outputs of the service", MAX_ENTITIES)] = (
+    payload: Annotated[list[Output], outputs_meta("Outputs of the service", MAX_ENTITIES)] = (
         msgspec.field(default_factory=list)
     )
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Return duplicate outputs."""
-        return find_duplicates("payload", (output.name for output in self.payload))
+        return find_duplicate_names("payload", (output.name for output in self.payload))
 
-    def entity_keys(self) -> Iterable[str]:
+    def list_entity_keys(self) -> Iterable[str]:
         """Yield the service and its inputs."""
         yield self.service_invocation_setting.service_entity
         yield from self.service_invocation_setting.service_params
@@ -166,27 +166,29 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
     description = "Calls a service and waits for its response"
     commands = True
 
-    async def check_constants(
+    async def find_constant_faults(
         self, tenant: str, parameters: ServiceInvocationParameters
-    ) -> Iterable[Fault]:
+    ) -> Iterable[ParameterFault]:
         """Return a fault if the service rejects its inputs, if all are constants."""
         setting = parameters.service_invocation_setting
         if not is_constant(setting.service_params):
             return ()
         exchange = setting.service_params or {setting.service_entity: {}}
-        calling = self._entities.call_services(tenant, exchange, 0, CHECK_SECONDS, dry_run=True)
-        return await self.collect_faults("serviceInvocationSetting", calling)
+        calling = self._entities.call_services(
+            tenant, exchange, 0, VALIDATION_TIMEOUT_SECONDS, dry_run=True
+        )
+        return await self.find_dry_run_faults("serviceInvocationSetting", calling)
 
     async def run(
         self, context: NodeContext, parameters: ServiceInvocationParameters, body: Any
     ) -> dict[str, Any] | SampleOutput:
         """Call the service; a dry run validates known inputs and returns a sample."""
         setting = parameters.service_invocation_setting
-        inputs: dict[str, Any] = context.resolve(setting.service_params)
+        inputs: dict[str, Any] = context.resolve_references(setting.service_params)
         sample = SampleOutput(
-            {output.name: sample_value(output.type) for output in parameters.payload}
+            {output.name: create_sample_value(output.type) for output in parameters.payload}
         )
-        if context.find_sampled(setting.service_params):
+        if context.find_names_with_samples(setting.service_params):
             await self.read_latest(context, [setting.service_entity, *inputs])
             return sample
         exchange = inputs or {setting.service_entity: {}}
@@ -199,5 +201,5 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
         )
         if context.dry_run:
             return sample
-        check_outputs(parameters.payload, answer)
+        check_output_types(parameters.payload, answer)
         return dict(answer)

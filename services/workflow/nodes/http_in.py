@@ -7,18 +7,23 @@ from typing import Annotated, Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from services.workflow.nodes.base import Entry
-from services.workflow.nodes.parameters import Fault, Parameters, parameter, read_map
+from services.workflow.nodes.parameters import (
+    ParameterFault,
+    Parameters,
+    parameter_meta,
+    require_map,
+)
 
 Method = Literal["POST", "GET", "PUT", "DELETE"]
-MAX_SEGMENTS = 8
+MAX_ADDRESS_SEGMENTS = 8
 """Maximum segments of an address, as a path with n segments can match 2^n addresses."""
-LONGEST_URL = 512
-_TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}").fullmatch
-_VARIABLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}").fullmatch
-_ANY = "{}"
+MAX_URL_CHARACTERS = 512
+_match_token = re.compile(r"[A-Za-z0-9_-]{32,128}").fullmatch
+_match_variable = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]{0,63})\}").fullmatch
+_VARIABLE_SHAPE = "{}"
 
 
-class Address(NamedTuple):
+class FlowAddress(NamedTuple):
     """An address with variables, such as `devices/{id}/report`."""
 
     segments: tuple[str, ...]
@@ -31,29 +36,29 @@ class Address(NamedTuple):
         """Return the form that all addresses matching the same paths share."""
         return "/".join(self.segments)
 
-    def variables(self, path: str) -> dict[str, str]:
+    def read_variables(self, path: str) -> dict[str, str]:
         """Return the values of the variables in a path of this shape."""
         parts = zip(self.segments, split_path(path), strict=True)
-        values = [unquote(part) for segment, part in parts if segment == _ANY]
+        values = [unquote(part) for segment, part in parts if segment == _VARIABLE_SHAPE]
         return dict(zip(self.names, values, strict=True))
 
 
 class HttpInParameters(Parameters):
     """The address of the flow."""
 
-    method: Annotated[Method, parameter("Method", "HTTP method of the requests")] = "POST"
+    method: Annotated[Method, parameter_meta("Method", "HTTP method of the requests")] = "POST"
     url: Annotated[
         str,
-        parameter(
+        parameter_meta(
             "URL",
             "End of the address `/workflow-http-in/<access key>/<url>` for clients with the HTTP "
             "credential; `{name}` matches one segment",
-            max_length=LONGEST_URL,
+            max_length=MAX_URL_CHARACTERS,
         ),
     ] = ""
     token: Annotated[
         str,
-        parameter(
+        parameter_meta(
             "Token",
             "End of the address `/workflow/hooks/<token>`, which needs no login. Use 32 to 128 "
             "random letters, digits, - and _",
@@ -61,17 +66,17 @@ class HttpInParameters(Parameters):
         ),
     ] = ""
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield missing or invalid addresses and weak tokens."""
         if not self.url.strip("/ ") and not self.token:
-            yield Fault("url", "must not be empty unless a token is set")
-        if self.token and not _TOKEN(self.token):
-            yield Fault("token", "must have 32 to 128 random letters, digits, - and _")
+            yield ParameterFault("url", "must not be empty unless a token is set")
+        if self.token and not _match_token(self.token):
+            yield ParameterFault("token", "must have 32 to 128 random letters, digits, - and _")
         if self.url and (reason := _find_url_fault(self.url)):
-            yield Fault("url", reason)
+            yield ParameterFault("url", reason)
 
     @property
-    def address(self) -> Address | None:
+    def parsed_address(self) -> FlowAddress | None:
         """Return the parsed address, if there is one."""
         return parse_address(self.url) if self.url.strip("/ ") else None
 
@@ -100,28 +105,31 @@ class HttpIn(Entry[HttpInParameters]):
         }
         output: dict[str, Any] = {
             **empty,
-            **read_map(trigger_input, " with body, params and header"),
+            **require_map(trigger_input, " with body, params and header"),
         }
         variables = output["pathParam"] if isinstance(output["pathParam"], Mapping) else {}
         return {f"pathParam.{name}": value for name, value in variables.items()} | output
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str) -> FlowAddress:
     """Parse a valid address."""
     segments, names = [], []
     for segment in split_path(url):
-        variable = _VARIABLE(segment)
-        segments.append(_ANY if variable else _normalize(segment))
+        variable = _match_variable(segment)
+        segments.append(_VARIABLE_SHAPE if variable else _normalize_segment(segment))
         names += [variable[1]] if variable else []
-    return Address(tuple(segments), tuple(names))
+    return FlowAddress(tuple(segments), tuple(names))
 
 
-def list_shapes(path: str) -> list[str]:
+def list_matching_shapes(path: str) -> list[str]:
     """Return the shapes of all addresses that match a path; empty for a long path."""
     segments = split_path(path)
-    if not segments or len(segments) > MAX_SEGMENTS:
+    if not segments or len(segments) > MAX_ADDRESS_SEGMENTS:
         return []
-    return ["/".join(parts) for parts in product(*((_normalize(part), _ANY) for part in segments))]
+    return [
+        "/".join(parts)
+        for parts in product(*((_normalize_segment(part), _VARIABLE_SHAPE) for part in segments))
+    ]
 
 
 def split_path(path: str) -> Sequence[str]:
@@ -130,18 +138,18 @@ def split_path(path: str) -> Sequence[str]:
     return path.split("/") if path else []
 
 
-def _normalize(segment: str) -> str:
+def _normalize_segment(segment: str) -> str:
     return quote(unquote(segment), safe="")
 
 
 def _find_url_fault(url: str) -> str:
     segments = split_path(url)
-    names = [found[1] for segment in segments if (found := _VARIABLE(segment))]
-    if len(segments) > MAX_SEGMENTS:
-        return f"must have at most {MAX_SEGMENTS} segments"
+    names = [found[1] for segment in segments if (found := _match_variable(segment))]
+    if len(segments) > MAX_ADDRESS_SEGMENTS:
+        return f"must have at most {MAX_ADDRESS_SEGMENTS} segments"
     if any(not segment or segment in {".", ".."} for segment in segments):
         return "must not have empty segments, `.` or `..`"
-    plain = [segment for segment in segments if not _VARIABLE(segment)]
+    plain = [segment for segment in segments if not _match_variable(segment)]
     if any(set(segment) & set("{}?#") or not segment.isprintable() for segment in plain):
         return "must not have { } ? or #, except {name} as a whole segment"
     return "must not repeat a variable" if len(set(names)) < len(names) else ""

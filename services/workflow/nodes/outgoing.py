@@ -13,51 +13,55 @@ from services.workflow.credentials.service import TenantCredentials
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import format_text
 from services.workflow.nodes.base import NodeContext, PaletteGroup, SampleOutput, Step
-from services.workflow.nodes.parameters import Fault, Parameters, parameter
+from services.workflow.nodes.parameters import ParameterFault, Parameters, parameter_meta
 from services.workflow.outgoing.http import HttpAnswer, HttpRequest, Method, OutgoingHttp
 from services.workflow.outgoing.mail import (
     EmailMessage,
     Encryption,
     MailServer,
     OutgoingMail,
-    is_address,
+    is_email_address,
 )
 from services.workflow.outgoing.mqtt import MqttBroker, OutgoingMqtt, Publication
 
 LONGEST_URL, LONGEST_BODY = 4096, 100_000
-MAX_NAMES = 50
+MAX_MAP_ENTRIES = 50
 MAX_REDIRECTS = 3
-JSON = "application/json"
-FORM = "application/x-www-form-urlencoded"
-CONTENT_TYPES = (JSON, FORM, "text/plain")
-_TYPE = "content-type"
+JSON_TYPE = "application/json"
+FORM_TYPE = "application/x-www-form-urlencoded"
+CONTENT_TYPES = (JSON_TYPE, FORM_TYPE, "text/plain")
+_CONTENT_TYPE_HEADER = "content-type"
 
 
 class HttpRequestParameters(Parameters):
     """The request to send."""
 
-    secrets_go_to = ("url",)
+    secret_destination_path = ("url",)
 
-    url: Annotated[str, parameter("URL", "Address to call", min_length=1, max_length=LONGEST_URL)]
-    method: Annotated[Method, parameter("Method")] = "GET"
+    url: Annotated[
+        str, parameter_meta("URL", "Address to call", min_length=1, max_length=LONGEST_URL)
+    ]
+    method: Annotated[Method, parameter_meta("Method")] = "GET"
     """HTTP method; `GET` and `HEAD` have no body."""
     header: Annotated[
         dict[str, Any],
-        parameter(
+        parameter_meta(
             "Headers",
             "Headers of the request, which may contain credentials",
             ui="paramAssignInput",
             secret=True,
-            max_length=MAX_NAMES,
+            max_length=MAX_MAP_ENTRIES,
         ),
     ] = msgspec.field(default_factory=dict)
     params: Annotated[
         dict[str, Any],
-        parameter("Query", "Added to the URL", ui="paramAssignInput", max_length=MAX_NAMES),
+        parameter_meta(
+            "Query", "Added to the URL", ui="paramAssignInput", max_length=MAX_MAP_ENTRIES
+        ),
     ] = msgspec.field(default_factory=dict)
     body: Annotated[
         Any,
-        parameter(
+        parameter_meta(
             "Body",
             "Text is sent unchanged, all other values as JSON. `{type, value}` sets the content "
             "type: `application/json`, `application/x-www-form-urlencoded` or `text/plain`",
@@ -65,11 +69,11 @@ class HttpRequestParameters(Parameters):
         ),
     ] = None
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield a fault for a body that the method does not allow."""
-        _, content = _split_body(self.body)
+        _, content = _split_type_and_content(self.body)
         if content not in (None, "") and self.method in ("GET", "HEAD"):
-            yield Fault("body", f"must be empty for {self.method}; choose another method")
+            yield ParameterFault("body", f"must be empty for {self.method}; choose another method")
 
 
 class HttpRequestNode(Step[HttpRequestParameters]):
@@ -92,7 +96,7 @@ class HttpRequestNode(Step[HttpRequestParameters]):
         """Send the request; any status is a response. A dry run returns a sample."""
         request = _build_request(context, parameters)
         if context.dry_run:
-            await self._http.check(request, context.seconds_left)
+            await self._http.check_request(request, context.seconds_left)
             sample = {"statusCode": 200, "responseHeaders": {}, "responseBody": {}}
             return SampleOutput(sample | {"responseFault": None})
         answer = await self._http.send(request, context.seconds_left)
@@ -105,19 +109,21 @@ class HttpRequestNode(Step[HttpRequestParameters]):
 
 
 def _build_request(context: NodeContext, parameters: HttpRequestParameters) -> HttpRequest:
-    url = str(context.resolve(parameters.url))
-    if query := _to_texts(context.resolve(parameters.params)):
+    url = str(context.resolve_references(parameters.url))
+    if query := _to_texts(context.resolve_references(parameters.params)):
         url = _with_query(url, urlencode(query))
-    headers = _to_texts(context.resolve(parameters.header)) | hops_header(context.hops + 1)
-    kind, content = _split_body(context.resolve(parameters.body))
+    headers = _to_texts(context.resolve_references(parameters.header)) | hops_header(
+        context.hops + 1
+    )
+    kind, content = _split_type_and_content(context.resolve_references(parameters.body))
     encoded = b""
-    if kind == FORM and isinstance(content, Mapping):
+    if kind == FORM_TYPE and isinstance(content, Mapping):
         encoded = urlencode(_to_texts(content)).encode()
     elif isinstance(content, str):
         encoded = content.encode()
     elif content is not None:
-        encoded, kind = msgspec.json.encode(content), kind or JSON
-    if kind and encoded and _TYPE not in (name.lower() for name in headers):
+        encoded, kind = msgspec.json.encode(content), kind or JSON_TYPE
+    if kind and encoded and _CONTENT_TYPE_HEADER not in (name.lower() for name in headers):
         headers["Content-Type"] = kind
     if len(encoded) > LONGEST_BODY:
         raise NodeFailed(f"the body must have at most {LONGEST_BODY} bytes")
@@ -138,7 +144,7 @@ def _with_query(url: str, query: str) -> str:
     return url + query if url.endswith(("?", "&")) else f"{url}&{query}"
 
 
-def _split_body(body: Any) -> tuple[str, Any]:
+def _split_type_and_content(body: Any) -> tuple[str, Any]:
     """Return the content type and content of a body in the form of editors."""
     if isinstance(body, dict) and body.keys() == {"type", "value"}:
         kind = body["type"] or ""
@@ -166,9 +172,9 @@ def _decode_content(answer: HttpAnswer) -> Any:
 
 MAX_RECIPIENTS = 50
 LONGEST_FIELD, LONGEST_SUBJECT, LONGEST_CONTENT = 254, 500, 10_000
-LONGEST_SENT = 256 * 1024
+MAX_CONTENT_CHARACTERS = 256 * 1024
 """Maximum characters of a content with replaced references."""
-_REFERENCE = "#{"
+_REFERENCE_START = "#{"
 
 Field = Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)]
 
@@ -203,26 +209,28 @@ class EmailConfig(msgspec.Struct, rename="camel"):
 class EmailParameters(Parameters):
     """The email to send."""
 
-    secrets_go_to = ("emailConfig", "smtpConfig", "host")
+    secret_destination_path = ("emailConfig", "smtpConfig", "host")
 
     email_config: Annotated[
-        EmailConfig, parameter("Server", "The mail server to use", ui="emailSendSource")
+        EmailConfig, parameter_meta("Server", "The mail server to use", ui="emailSendSource")
     ]
     recipients: Annotated[
         Annotated[list[Field], msgspec.Meta(min_length=1, max_length=MAX_RECIPIENTS)],
-        parameter("Recipients", "Email addresses", ui="emailRecipients"),
+        parameter_meta("Recipients", "Email addresses", ui="emailRecipients"),
     ]
-    subject: Annotated[str, parameter("Subject", max_length=LONGEST_SUBJECT)] = ""
+    subject: Annotated[str, parameter_meta("Subject", max_length=LONGEST_SUBJECT)] = ""
     """Subject of the email."""
     content: Annotated[
-        str, parameter("Content", "HTML", ui="emailContent", max_length=LONGEST_CONTENT)
+        str, parameter_meta("Content", "HTML", ui="emailContent", max_length=LONGEST_CONTENT)
     ] = ""
-    from_name: Annotated[str, parameter("Sender's name", max_length=LONGEST_FIELD)] | None = None
+    from_name: Annotated[str, parameter_meta("Sender's name", max_length=LONGEST_FIELD)] | None = (
+        None
+    )
     """Name of the sender."""
     from_address: (
         Annotated[
             str,
-            parameter(
+            parameter_meta(
                 "Sender",
                 "Email address. Default: the user name of the server",
                 max_length=LONGEST_FIELD,
@@ -231,23 +239,27 @@ class EmailParameters(Parameters):
         | None
     ) = None
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield invalid addresses and server settings; references are checked later."""
         for place, recipient in enumerate(self.recipients):
-            if _REFERENCE not in recipient and not is_address(recipient):
-                yield Fault(f"recipients[{place}]", f"{recipient:.60} is not an email address")
+            if _REFERENCE_START not in recipient and not is_email_address(recipient):
+                yield ParameterFault(
+                    f"recipients[{place}]", f"{recipient:.60} is not an email address"
+                )
         server = None if self.email_config.use_system_settings else self.email_config.smtp_config
         if server is None and not self.email_config.use_system_settings:
-            yield Fault("emailConfig.smtpConfig", "is required unless useSystemSettings is true")
+            yield ParameterFault(
+                "emailConfig.smtpConfig", "is required unless useSystemSettings is true"
+            )
         if server is not None:
             if not server.host:
-                yield Fault("emailConfig.smtpConfig.host", "must not be empty")
+                yield ParameterFault("emailConfig.smtpConfig.host", "must not be empty")
             if not server.port:
-                yield Fault("emailConfig.smtpConfig.port", "must be from 1 to 65535")
-        sender = self.from_address or (server.username if server is not None else _REFERENCE)
-        if _REFERENCE not in sender and not is_address(sender):
+                yield ParameterFault("emailConfig.smtpConfig.port", "must be from 1 to 65535")
+        sender = self.from_address or (server.username if server is not None else _REFERENCE_START)
+        if _REFERENCE_START not in sender and not is_email_address(sender):
             text = "must be an email address, because the server's user name is not an address"
-            yield Fault("fromAddress", text)
+            yield ParameterFault("fromAddress", text)
 
 
 class Email(Step[EmailParameters]):
@@ -264,13 +276,13 @@ class Email(Step[EmailParameters]):
 
     async def run(self, context: NodeContext, parameters: EmailParameters, body: Any) -> Any:
         """Send the email; a dry run only checks the email and the server's host."""
-        server = await self._server(context, parameters.email_config)
+        server = await self._get_mail_server(context, parameters.email_config)
         email = _build_email(context, parameters, server)
-        deliver = self._mail.check if context.dry_run else self._mail.send
+        deliver = self._mail.check_email if context.dry_run else self._mail.send
         await deliver(server, email, context.seconds_left)
         return body
 
-    async def _server(self, context: NodeContext, config: EmailConfig) -> MailServer:
+    async def _get_mail_server(self, context: NodeContext, config: EmailConfig) -> MailServer:
         if not config.use_system_settings:
             server = context.resolve_texts(config.smtp_config or SmtpConfig())
             return MailServer(
@@ -292,11 +304,11 @@ def _build_email(
     recipients = [context.resolve_text(recipient) for recipient in parameters.recipients]
     sender = context.resolve_text(parameters.from_address or "") or server.username
     for address in (*recipients, sender):
-        if not is_address(address):
+        if not is_email_address(address):
             raise NodeFailed(f"{address:.60} is not an email address")
     content = context.resolve_text(parameters.content)
-    if len(content) > LONGEST_SENT:
-        raise NodeFailed(f"the content must have at most {LONGEST_SENT} characters")
+    if len(content) > MAX_CONTENT_CHARACTERS:
+        raise NodeFailed(f"the content must have at most {MAX_CONTENT_CHARACTERS} characters")
     return EmailMessage(
         sender=sender,
         sender_name=context.resolve_text(parameters.from_name or ""),
@@ -306,32 +318,34 @@ def _build_email(
     )
 
 
-LONGEST_TOPIC = 1024
-LARGEST_PAYLOAD = 256 * 1024
+MAX_TOPIC_CHARACTERS = 1024
+MAX_PAYLOAD_BYTES = 256 * 1024
 """Maximum bytes of a payload."""
 
 
 class MqttPublishParameters(Parameters):
     """The message and the broker."""
 
-    secrets_go_to = ("broker", "host")
+    secret_destination_path = ("broker", "host")
 
-    broker: Annotated[MqttBroker, parameter("Broker", "The MQTT broker")]
-    topic: Annotated[str, parameter("Topic", min_length=1, max_length=LONGEST_TOPIC)]
+    broker: Annotated[MqttBroker, parameter_meta("Broker", "The MQTT broker")]
+    topic: Annotated[str, parameter_meta("Topic", min_length=1, max_length=MAX_TOPIC_CHARACTERS)]
     """Topic to publish to, without `+` and `#`."""
     payload: Annotated[
         Any,
-        parameter(
+        parameter_meta(
             "Payload", "Text is sent unchanged, all other values as JSON. Default: the input"
         ),
     ] = None
-    qos: Annotated[int, parameter("QoS", "0, 1 or 2", ge=0, le=2)] = 0
-    retain: Annotated[bool, parameter("Retain", "Whether the broker retains the message")] = False
+    qos: Annotated[int, parameter_meta("QoS", "0, 1 or 2", ge=0, le=2)] = 0
+    retain: Annotated[bool, parameter_meta("Retain", "Whether the broker retains the message")] = (
+        False
+    )
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield a fault for an invalid topic."""
         if reason := _find_topic_fault(self.topic.replace("#{", "")):
-            yield Fault("topic", reason)
+            yield ParameterFault("topic", reason)
 
 
 class MqttPublish(Step[MqttPublishParameters]):
@@ -350,7 +364,7 @@ class MqttPublish(Step[MqttPublishParameters]):
         broker = context.resolve_texts(parameters.broker)
         publication = _build_publication(context, parameters, body)
         if context.dry_run:
-            await self._mqtt.check(broker, context.seconds_left)
+            await self._mqtt.check_broker(broker, context.seconds_left)
         else:
             await self._mqtt.publish(broker, publication, context.seconds_left)
         return body
@@ -362,10 +376,10 @@ def _build_publication(
     topic = context.resolve_text(parameters.topic)
     if reason := _find_topic_fault(topic):
         raise NodeFailed(f"the topic {topic:.60} {reason}")
-    content = body if parameters.payload is None else context.resolve(parameters.payload)
+    content = body if parameters.payload is None else context.resolve_references(parameters.payload)
     payload = content.encode() if isinstance(content, str) else msgspec.json.encode(content)
-    if len(payload) > LARGEST_PAYLOAD:
-        raise NodeFailed(f"the payload must have at most {LARGEST_PAYLOAD} bytes")
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise NodeFailed(f"the payload must have at most {MAX_PAYLOAD_BYTES} bytes")
     return Publication(topic=topic, payload=payload, qos=parameters.qos, retain=parameters.retain)
 
 

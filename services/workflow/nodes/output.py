@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import msgspec
 
 from services.workflow.nodes.base import NodeContext, PaletteGroup, Step
-from services.workflow.nodes.parameters import Parameters, VariableName, parameter
+from services.workflow.nodes.parameters import Parameters, VariableName, parameter_meta
 
 MAX_OUTPUTS = 100
 
@@ -15,7 +15,7 @@ class OutputParameters(Parameters):
 
     output_variables: Annotated[
         dict[VariableName, Any],
-        parameter(
+        parameter_meta(
             "Output variables",
             "Values or references, by name",
             ui="paramAssignInput",
@@ -48,5 +48,5 @@ class Output(Step[OutputParameters]):
         self, context: NodeContext, parameters: OutputParameters, body: Any
     ) -> dict[str, Any]:
         """Return the values by name."""
-        values: dict[str, Any] = context.resolve(parameters.output_variables)
+        values: dict[str, Any] = context.resolve_references(parameters.output_variables)
         return values

@@ -1,9 +1,9 @@
 """Parameters of nodes: base class, display in editors, and validation. No I/O.
 
-A parameter struct extends `Parameters`. msgspec validates types and bounds, `faults` everything
-else, and `parameter(...)` defines how editors and the catalogue show a field. Values may be
-references (`expressions.references`) except in `verbatim` fields; `NodeContext.resolve` replaces
-them when the node runs.
+A parameter struct extends `Parameters`. msgspec validates types and bounds, `find_faults`
+everything else, and `parameter_meta(...)` defines how editors and the catalogue show a field.
+Values may be references (`expressions.references`) except in `verbatim` fields;
+`NodeContext.resolve_references` replaces them when the node runs.
 
 Editors store numbers as text, and null for empty form fields.
 """
@@ -22,11 +22,11 @@ DeclaredType = Literal["LONG", "DOUBLE", "BOOLEAN", "STRING", "OTHER"]
 """`OTHER` is any type; editors use it for outputs."""
 
 VariableName = Annotated[str, msgspec.Meta(min_length=1, max_length=50)]
-MAX_KEY, MAX_ENTITIES = 1000, 1000
-EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY)]
+MAX_KEY_CHARACTERS, MAX_ENTITIES = 1000, 1000
+EntityKey = Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_KEY_CHARACTERS)]
 
 
-class Fault(NamedTuple):
+class ParameterFault(NamedTuple):
     """A fault of a parameter: the field, the reason and what to do."""
 
     field: str
@@ -34,15 +34,15 @@ class Fault(NamedTuple):
     reason: str
 
 
-class Code(NamedTuple):
-    """A piece of code in a parameter."""
+class CodeParameter(NamedTuple):
+    """Code of a user in a parameter."""
 
     field: str
     language: str
-    """`js` or `python`, in any of its spellings."""
+    """Name of the language in the design, a key of `sandbox.runner.LANGUAGES_BY_NAME`."""
     text: str
-    names: Sequence[str]
-    """Names of its variables."""
+    variables: Sequence[str]
+    """Names of the variables that the run defines: the input arguments and `CONTEXT_VARIABLES`."""
 
 
 class Parameters(msgspec.Struct, rename="camel", kw_only=True):
@@ -51,23 +51,23 @@ class Parameters(msgspec.Struct, rename="camel", kw_only=True):
     verbatim: ClassVar[frozenset[str]] = frozenset()
     """Fields (in the spelling of designs) whose texts have no references, such as code."""
 
-    secrets_go_to: ClassVar[tuple[str, ...]] = ()
+    secret_destination_path: ClassVar[tuple[str, ...]] = ()
     """Path of the field with the destination of secrets (a host, a URL); empty without one. When
     the destination changes, secrets must be entered again."""
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Return faults beyond types and bounds."""
         return ()
 
-    def references(self) -> Iterable[tuple[str, Reference]]:
+    def find_verbatim_references(self) -> Iterable[tuple[str, Reference]]:
         """Return references in `verbatim` fields, each with its field."""
         return ()
 
-    def code(self) -> Iterable[Code]:
+    def list_code(self) -> Iterable[CodeParameter]:
         """Return the code of users, whose syntax is checked before a run."""
         return ()
 
-    def entity_keys(self) -> Iterable[str]:
+    def list_entity_keys(self) -> Iterable[str]:
         """Return the entities that the node uses, which its author must see.
 
         A key may be a pattern, where `*` matches any characters.
@@ -75,7 +75,7 @@ class Parameters(msgspec.Struct, rename="camel", kw_only=True):
         return ()
 
 
-def parameter(
+def parameter_meta(
     title: str,
     description: str = "",
     *,
@@ -87,7 +87,7 @@ def parameter(
 ) -> msgspec.Meta:
     """Return the display information of a field.
 
-    Use it as in `Annotated[str, parameter("URL", max_length=1000)]`. `ui` is a component of
+    Use it as in `Annotated[str, parameter_meta("URL", max_length=1000)]`. `ui` is a component of
     existing editors. A `secret` is stored encrypted and not shown again
     (`services.workflow.vault`). A field with `output` declares the outputs of the node. `bounds`
     are arguments of `msgspec.Meta`.
@@ -96,9 +96,11 @@ def parameter(
     return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
 
 
-def declared_outputs(description: str, maximum: int) -> msgspec.Meta:
+def outputs_meta(description: str, maximum: int) -> msgspec.Meta:
     """Return display information of the list of a node's outputs."""
-    return parameter("Outputs", description, ui="paramDefineInput", output=True, max_length=maximum)
+    return parameter_meta(
+        "Outputs", description, ui="paramDefineInput", output=True, max_length=maximum
+    )
 
 
 P = TypeVar("P", bound=Parameters)
@@ -113,7 +115,7 @@ class Output(msgspec.Struct, rename="camel"):
     """Type of the value; `OTHER` is any type. A value of another type fails the node."""
 
 
-def check_outputs(declared: Iterable[Output], output: Any) -> None:
+def check_output_types(declared: Iterable[Output], output: Any) -> None:
     """Raise `NodeFailed` if a declared value of a map has another type."""
     if not isinstance(output, Mapping):
         return
@@ -123,7 +125,7 @@ def check_outputs(declared: Iterable[Output], output: Any) -> None:
             raise NodeFailed(f"output {name} must be {kind}. Got {format_text(output[name]):.200}.")
 
 
-def sample_value(kind: DeclaredType) -> Any:
+def create_sample_value(kind: DeclaredType) -> Any:
     """Return a sample value of a type."""
     samples: dict[DeclaredType, Any] = {"LONG": 0, "DOUBLE": 0.0, "BOOLEAN": False, "STRING": ""}
     return samples.get(kind)
@@ -138,7 +140,7 @@ def has_type(kind: DeclaredType, value: Any) -> bool:
     return isinstance(value, bool if kind == "BOOLEAN" else str)
 
 
-def read_input(kind: DeclaredType, name: str, value: Any) -> Any:
+def convert_input(kind: DeclaredType, name: str, value: Any) -> Any:
     """Convert the value of an input to its type; numbers may be texts.
 
     Raises `NodeFailed`.
@@ -156,24 +158,24 @@ def read_input(kind: DeclaredType, name: str, value: Any) -> Any:
     raise NodeFailed(f"{name} must be {kind}. Got {format_text(value)[:100]}.")
 
 
-def find_duplicates(field: str, names: Iterable[str]) -> Iterable[Fault]:
+def find_duplicate_names(field: str, names: Iterable[str]) -> Iterable[ParameterFault]:
     """Yield a fault for each repeated name."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            yield Fault(field, f"{name} is repeated; names must be unique")
+            yield ParameterFault(field, f"{name} is repeated; names must be unique")
         seen.add(name)
 
 
-def read_map(trigger_input: Any, holds: str = "") -> Mapping[str, Any]:
-    """Return the input of an entry, which must be a map; None becomes an empty map.
+def require_map(trigger_input: Any, content: str = "") -> Mapping[str, Any]:
+    """Return the input of an entry as a map, which is empty for None.
 
-    Raises `NodeFailed` for other types; `holds` describes the expected contents.
+    Raises `NodeFailed` for other types. `content` describes the expected map in the error.
     """
     if trigger_input is None:
         return {}
     if not isinstance(trigger_input, Mapping):
-        raise NodeFailed(f"the input must be a map{holds}")
+        raise NodeFailed(f"the input must be a map{content}")
     return trigger_input
 
 
@@ -186,13 +188,13 @@ def convert_parameters(kind: type[P], raw: Mapping[str, Any]) -> P:
     return msgspec.convert(_drop_nulls(raw, _inspect_type(kind)), kind, strict=False)
 
 
-def read_if_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
+def convert_if_valid(kind: type[P], raw: Mapping[str, Any] | None) -> P | None:
     """Return the parameters of a node of a draft; None if they are not valid yet."""
     try:
         parsed = convert_parameters(kind, raw or {})
     except msgspec.ValidationError:
         return None
-    return None if any(parsed.faults()) else parsed
+    return None if any(parsed.find_faults()) else parsed
 
 
 @lru_cache(maxsize=100)

@@ -10,20 +10,20 @@ import msgspec
 
 from services.workflow.nodes.base import Entry
 from services.workflow.nodes.parameters import (
-    MAX_KEY,
+    MAX_KEY_CHARACTERS,
     DeclaredType,
     EntityKey,
-    Fault,
+    ParameterFault,
     Parameters,
     VariableName,
-    find_duplicates,
-    parameter,
-    read_input,
-    read_map,
+    convert_input,
+    find_duplicate_names,
+    parameter_meta,
+    require_map,
 )
 
 MAX_INPUTS = 100
-_IDENTIFIER = re.compile(r"[A-Za-z0-9_@#$-]{1,50}").fullmatch
+_match_identifier = re.compile(r"[A-Za-z0-9_@#$-]{1,50}").fullmatch
 
 
 class TriggerInput(msgspec.Struct, rename="camel"):
@@ -42,7 +42,7 @@ class TriggerParameters(Parameters):
 
     entity_configs: Annotated[
         list[TriggerInput],
-        parameter(
+        parameter_meta(
             "Inputs",
             "Inputs of the service; nodes refer to them by identifier",
             ui="paramDefineInput",
@@ -51,16 +51,18 @@ class TriggerParameters(Parameters):
         ),
     ] = msgspec.field(default_factory=list)
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield invalid names and types of inputs."""
-        yield from find_duplicates("entityConfigs", (each.identify for each in self.entity_configs))
+        yield from find_duplicate_names(
+            "entityConfigs", (each.identify for each in self.entity_configs)
+        )
         for place, config in enumerate(self.entity_configs):
-            if not _IDENTIFIER(config.identify):
+            if not _match_identifier(config.identify):
                 text = "must have only letters, digits and _ @ # $ -"
-                yield Fault(f"entityConfigs[{place}].identify", text)
+                yield ParameterFault(f"entityConfigs[{place}].identify", text)
             if config.type == "OTHER":
                 text = "must be LONG, DOUBLE, BOOLEAN or STRING"
-                yield Fault(f"entityConfigs[{place}].type", text)
+                yield ParameterFault(f"entityConfigs[{place}].type", text)
 
 
 class Trigger(Entry[TriggerParameters]):
@@ -72,26 +74,26 @@ class Trigger(Entry[TriggerParameters]):
 
     def build_output(self, parameters: TriggerParameters, trigger_input: Any) -> dict[str, Any]:
         """Return inputs by identifier; names are accepted too, as editors use them."""
-        trigger_input, inputs = read_map(trigger_input, " of inputs by identifier"), {}
+        trigger_input, inputs = require_map(trigger_input, " of inputs by identifier"), {}
         for config in parameters.entity_configs:
             for name in (config.identify, config.name):
                 if name in trigger_input:
-                    inputs[config.identify] = read_input(
+                    inputs[config.identify] = convert_input(
                         config.type, config.identify, trigger_input[name]
                     )
                     break
         return inputs
 
 
-Day = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
-MAX_TIME = 253_402_300_799
+Weekday = Literal["MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY"]
+MAX_EPOCH_SECOND = 253_402_300_799
 """9999-12-31T23:59:59Z in seconds, the largest valid time."""
 MAX_INTERVAL = 1_000_000
 """Maximum interval in its unit."""
-MAX_RULES = 100
+MAX_TIMER_RULES = 100
 UTC = "UTC"
 
-Second = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME)]
+EpochSecond = Annotated[int, msgspec.Meta(ge=0, le=MAX_EPOCH_SECOND)]
 
 
 class TimerRule(msgspec.Struct, rename="camel"):
@@ -102,7 +104,7 @@ class TimerRule(msgspec.Struct, rename="camel"):
     minute: Annotated[int, msgspec.Meta(ge=0, le=59)]
     """Minute of the hour."""
     days_of_week: Annotated[
-        Annotated[list[Day], msgspec.Meta(max_length=7)] | None,
+        Annotated[list[Weekday], msgspec.Meta(max_length=7)] | None,
         msgspec.Meta(description="Null or empty: every day"),
     ] = None
 
@@ -118,7 +120,7 @@ class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
         msgspec.Meta(description="IANA name of the time zone. Default: UTC"),
     ] = None
     execution_epoch_second: Annotated[
-        Second | None,
+        EpochSecond | None,
         msgspec.Meta(description="ONCE: time of the run, seconds since 1970 (UTC)"),
     ] = None
     interval_time_unit: Annotated[
@@ -130,11 +132,11 @@ class TimerSettings(msgspec.Struct, rename="camel", kw_only=True):
         msgspec.Meta(description="INTERVAL: number of units between two runs"),
     ] = None
     rules: Annotated[
-        Annotated[list[TimerRule], msgspec.Meta(max_length=MAX_RULES)] | None,
+        Annotated[list[TimerRule], msgspec.Meta(max_length=MAX_TIMER_RULES)] | None,
         msgspec.Meta(description="SCHEDULE: times of day"),
     ] = None
     expiration_epoch_second: Annotated[
-        Second | None, msgspec.Meta(description="End of the timer, seconds since 1970 (UTC)")
+        EpochSecond | None, msgspec.Meta(description="End of the timer, seconds since 1970 (UTC)")
     ] = None
 
 
@@ -143,15 +145,17 @@ class SimpleTimerParameters(Parameters):
 
     timer_settings: Annotated[
         TimerSettings,
-        parameter("Execution", "When the flow runs", ui="timerSettings", ui_group="Timer Settings"),
+        parameter_meta(
+            "Execution", "When the flow runs", ui="timerSettings", ui_group="Timer Settings"
+        ),
     ]
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield an unknown time zone and missing settings of the timer's type."""
         settings = self.timer_settings
-        if settings.timezone and not is_zone(settings.timezone):
+        if settings.timezone and not is_time_zone(settings.timezone):
             text = "must be an IANA time zone such as Europe/Berlin"
-            yield Fault("timerSettings.timezone", text)
+            yield ParameterFault("timerSettings.timezone", text)
         needed: Mapping[str, Mapping[str, Any]] = {
             "ONCE": {"executionEpochSecond": settings.execution_epoch_second},
             "INTERVAL": {
@@ -162,10 +166,12 @@ class SimpleTimerParameters(Parameters):
         }
         for field, value in needed[settings.type].items():
             if value is None:
-                yield Fault(f"timerSettings.{field}", f"is required for type {settings.type}")
+                yield ParameterFault(
+                    f"timerSettings.{field}", f"is required for type {settings.type}"
+                )
 
 
-def is_zone(name: str) -> bool:
+def is_time_zone(name: str) -> bool:
     """Return whether a time zone exists."""
     try:
         ZoneInfo(name)
@@ -185,11 +191,11 @@ class SimpleTimer(Entry[SimpleTimerParameters]):
         """Return the due time of the run; by default now, for tests."""
         zone = parameters.timer_settings.timezone or UTC
         now = {"executionEpochSecond": int(time.time()), "timezone": zone}
-        return {**now, **read_map(trigger_input)}
+        return {**now, **require_map(trigger_input)}
 
 
-MAX_ENTITIES = 1000
-MAX_PATTERNS = 20
+MAX_LISTENED_KEYS = 1000
+MAX_KEY_PATTERNS = 20
 """Maximum keys with `*` of a listener, because each one is matched separately."""
 
 
@@ -197,8 +203,8 @@ class EventListenerParameters(Parameters):
     """The entities to listen to."""
 
     entities: Annotated[
-        Annotated[list[EntityKey], msgspec.Meta(max_length=MAX_ENTITIES)] | str,
-        parameter(
+        Annotated[list[EntityKey], msgspec.Meta(max_length=MAX_LISTENED_KEYS)] | str,
+        parameter_meta(
             "Entities",
             "Keys of entities; * matches any characters",
             ui="entityMultipleSelect",
@@ -207,27 +213,31 @@ class EventListenerParameters(Parameters):
     ]
     """A list, or a text with comma-separated keys."""
 
-    def entity_keys(self) -> list[str]:
+    def list_entity_keys(self) -> list[str]:
         """Return the distinct keys."""
         keys = self.entities.split(",") if isinstance(self.entities, str) else self.entities
         return list(dict.fromkeys(key.strip() for key in keys if key.strip()))
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield missing or too many keys, and patterns that match everything."""
-        keys = self.entity_keys()
+        keys = self.list_entity_keys()
         if not keys:
-            yield Fault("entities", "must have at least one key")
-        if len(keys) > MAX_ENTITIES:
-            yield Fault("entities", f"must have at most {MAX_ENTITIES} keys. Got {len(keys)}.")
+            yield ParameterFault("entities", "must have at least one key")
+        if len(keys) > MAX_LISTENED_KEYS:
+            yield ParameterFault(
+                "entities", f"must have at most {MAX_LISTENED_KEYS} keys. Got {len(keys)}."
+            )
         patterns = [key for key in keys if "*" in key]
-        if len(patterns) > MAX_PATTERNS:
-            text = f"must have at most {MAX_PATTERNS} keys with *. Got {len(patterns)}."
-            yield Fault("entities", text)
+        if len(patterns) > MAX_KEY_PATTERNS:
+            text = f"must have at most {MAX_KEY_PATTERNS} keys with *. Got {len(patterns)}."
+            yield ParameterFault("entities", text)
         for key in keys:
-            if len(key) > MAX_KEY:
-                yield Fault("entities", f"{key[:50]}… must have at most {MAX_KEY} characters")
+            if len(key) > MAX_KEY_CHARACTERS:
+                yield ParameterFault(
+                    "entities", f"{key[:50]}… must have at most {MAX_KEY_CHARACTERS} characters"
+                )
             if not key.strip("*"):
-                yield Fault("entities", "* alone matches all entities; add a prefix")
+                yield ParameterFault("entities", "* alone matches all entities; add a prefix")
 
 
 class EventListener(Entry[EventListenerParameters]):
@@ -239,11 +249,11 @@ class EventListener(Entry[EventListenerParameters]):
 
     def build_output(self, parameters: EventListenerParameters, trigger_input: Any) -> Any:
         """Return the values by key."""
-        return read_map(trigger_input, " of values by entity key")
+        return require_map(trigger_input, " of values by entity key")
 
 
-LONGEST_TOPIC = 512
-MAX_LEVELS = 20
+MAX_TOPIC_CHARACTERS = 512
+MAX_TOPIC_LEVELS = 20
 
 
 class SimpleMqttParameters(Parameters):
@@ -251,23 +261,24 @@ class SimpleMqttParameters(Parameters):
 
     subscription_topic: Annotated[
         str,
-        parameter(
+        parameter_meta(
             "Topic",
             "Topic below `beaver-iot/<access key>/`, for clients with the MQTT credential. `+` "
             "matches one level, `#` at the end matches all further levels",
             ui="mqttTopicInput",
             min_length=1,
-            max_length=LONGEST_TOPIC,
+            max_length=MAX_TOPIC_CHARACTERS,
         ),
     ]
     encoding: Annotated[
-        Literal["UTF-8", "Base64"], parameter("Encoding", "Encoding of the payload in the flow")
+        Literal["UTF-8", "Base64"],
+        parameter_meta("Encoding", "Encoding of the payload in the flow"),
     ] = "UTF-8"
 
-    def faults(self) -> Iterable[Fault]:
+    def find_faults(self) -> Iterable[ParameterFault]:
         """Yield a fault for an invalid topic filter."""
         if reason := _find_topic_fault(self.subscription_topic):
-            yield Fault("subscriptionTopic", reason)
+            yield ParameterFault("subscriptionTopic", reason)
 
 
 class SimpleMqtt(Entry[SimpleMqttParameters]):
@@ -279,14 +290,14 @@ class SimpleMqtt(Entry[SimpleMqttParameters]):
 
     def build_output(self, parameters: SimpleMqttParameters, trigger_input: Any) -> dict[str, Any]:
         """Return the message; fields missing in a test are empty."""
-        message = read_map(trigger_input, " with topic and payload")
+        message = require_map(trigger_input, " with topic and payload")
         return {"topic": parameters.subscription_topic, "payload": "", **message}
 
 
 def _find_topic_fault(topic: str) -> str:
     levels = topic.split("/")
-    if len(levels) > MAX_LEVELS or not all(levels):
-        return f"must have 1 to {MAX_LEVELS} levels, which must not be empty"
+    if len(levels) > MAX_TOPIC_LEVELS or not all(levels):
+        return f"must have 1 to {MAX_TOPIC_LEVELS} levels, which must not be empty"
     if any(set(level) & set("+#") and level not in {"+", "#"} for level in levels):
         return "must have + and # as whole levels only"
     if "#" in levels[:-1]:

@@ -6,8 +6,8 @@ import msgspec
 
 from libs.common.bus.hops import hops_header
 from services.workflow.nodes.base import NodeContext, PaletteGroup, Step
-from services.workflow.nodes.parameters import Parameters, parameter
-from services.workflow.outgoing.http import OutgoingHttp, webhook_request
+from services.workflow.nodes.parameters import Parameters, parameter_meta
+from services.workflow.outgoing.http import OutgoingHttp, build_webhook_request
 
 LONGEST_URL, LONGEST_SECRET = 4096, 1000
 MAX_ARGUMENTS = 100
@@ -17,11 +17,11 @@ class WebhookParameters(Parameters):
     """The request to post."""
 
     webhook_url: Annotated[
-        str, parameter("URL", "Address to post to", min_length=1, max_length=LONGEST_URL)
+        str, parameter_meta("URL", "Address to post to", min_length=1, max_length=LONGEST_URL)
     ]
     input_arguments: Annotated[
         dict[str, Any],
-        parameter(
+        parameter_meta(
             "Content",
             "Content as JSON. Default: the input",
             ui="paramAssignInput",
@@ -31,7 +31,7 @@ class WebhookParameters(Parameters):
     secret_key: (
         Annotated[
             str,
-            parameter(
+            parameter_meta(
                 "Secret",
                 "Signs the request with the headers TIMESTAMP, NONCE and SIGNATURE",
                 secret=True,
@@ -55,12 +55,12 @@ class Webhook(Step[WebhookParameters]):
 
     async def run(self, context: NodeContext, parameters: WebhookParameters, body: Any) -> Any:
         """Post; a status other than 2xx is a failure. A dry run only checks the host."""
-        url = str(context.resolve(parameters.webhook_url))
-        content = context.resolve(parameters.input_arguments) or body
-        secret = str(context.resolve(parameters.secret_key or ""))
-        request = webhook_request(url, content, secret, hops_header(context.hops + 1))
+        url = str(context.resolve_references(parameters.webhook_url))
+        content = context.resolve_references(parameters.input_arguments) or body
+        secret = str(context.resolve_references(parameters.secret_key or ""))
+        request = build_webhook_request(url, content, secret, hops_header(context.hops + 1))
         if context.dry_run:
-            await self._http.check(request, context.seconds_left)
+            await self._http.check_request(request, context.seconds_left)
         else:
-            await self._http.post(request, context.seconds_left)
+            await self._http.send_webhook(request, context.seconds_left)
         return body

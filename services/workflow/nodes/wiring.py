@@ -14,7 +14,7 @@ from services.workflow.credentials.service import TenantCredentials
 from services.workflow.credentials.store import CredentialStore
 from services.workflow.entities import Entities
 from services.workflow.nodes.alarm import AlarmNode
-from services.workflow.nodes.base import Registry
+from services.workflow.nodes.base import NodeRegistry
 from services.workflow.nodes.choice import Choice
 from services.workflow.nodes.code import CodeNode
 from services.workflow.nodes.entities import EntityAssigner, EntitySelector, ServiceInvocation
@@ -29,9 +29,9 @@ from services.workflow.outgoing.mqtt import OutgoingMqtt
 from services.workflow.sandbox.runner import Sandbox
 from services.workflow.settings import WorkflowSettings
 
-CREDENTIAL_IDS = 10
+CREDENTIAL_IDS_PER_ALLOCATION = 10
 """Ids allocated at a time. A restart wastes at most this many."""
-CONCURRENT_LOOKUPS = 256
+MAX_CONCURRENT_LOOKUPS = 256
 """Concurrent host lookups: twice as many as runs and deliveries of one tenant can need."""
 
 
@@ -39,27 +39,27 @@ class ExternalClients:
     """Clients of external systems, and the sandbox."""
 
     def __init__(self, settings: WorkflowSettings) -> None:
-        allowed = parse_networks(settings.outgoing_networks)
+        allowed_networks = parse_networks(settings.outgoing_networks)
         self.sandbox = Sandbox(settings.code_processes)
-        self.http = OutgoingHttp(allowed)
-        self.mail = OutgoingMail(allowed)
-        self.mqtt = OutgoingMqtt(allowed)
+        self.http = OutgoingHttp(allowed_networks)
+        self.mail = OutgoingMail(allowed_networks)
+        self.mqtt = OutgoingMqtt(allowed_networks)
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
-        """Run the processes and hold the connections."""
+    async def open(self) -> AsyncIterator[None]:
+        """Start the sandbox and the HTTP client, and stop them at the end of the block."""
         # A host lookup occupies a thread until its name servers respond.
-        resolving = ThreadPoolExecutor(CONCURRENT_LOOKUPS, "resolver")
+        resolving = ThreadPoolExecutor(MAX_CONCURRENT_LOOKUPS, "resolver")
         asyncio.get_running_loop().set_default_executor(resolving)
         async with self.sandbox, self.http:
             yield
 
 
 @dataclass(frozen=True)
-class Nodes:
-    """All node types and their clients."""
+class NodeTypes:
+    """The registry of node types, and the clients and stores that nodes use."""
 
-    registry: Registry
+    registry: NodeRegistry
     external: ExternalClients
     entities: Entities
     credentials: TenantCredentials
@@ -67,9 +67,9 @@ class Nodes:
 
 def create_registry(
     external: ExternalClients, entities: Entities, credentials: TenantCredentials
-) -> Registry:
+) -> NodeRegistry:
     """Return the registry of all node types."""
-    return Registry(
+    return NodeRegistry(
         [
             Trigger(),
             SimpleTimer(),
@@ -91,15 +91,15 @@ def create_registry(
     )
 
 
-def wire_nodes(clients: Clients) -> Nodes:
+def wire_nodes(clients: Clients) -> NodeTypes:
     """Construct the node types, and offer `mqtt_login` on the bus."""
     settings, database = clients.settings, clients.mongo.database
     external, entities = ExternalClients(settings), Entities(clients.rpc)
     credentials = TenantCredentials(
         CredentialStore(database, settings.secrets_key),
-        IdAllocator(database, "credentials", CREDENTIAL_IDS),
+        IdAllocator(database, "credentials", CREDENTIAL_IDS_PER_ALLOCATION),
         clients.rpc,
     )
     clients.server.offer("mqtt_login", MqttLogin, credentials.verify_mqtt_login)
     registry = create_registry(external, entities, credentials)
-    return Nodes(registry, external, entities, credentials)
+    return NodeTypes(registry, external, entities, credentials)

@@ -17,14 +17,14 @@ from services.workflow.notifications.store import (
     Notifications,
     Subscriber,
 )
-from services.workflow.outgoing.http import OutgoingHttp, webhook_request
+from services.workflow.outgoing.http import OutgoingHttp, build_webhook_request
 from services.workflow.outgoing.mail import EmailMessage, OutgoingMail
 
-SECONDS, TEST_SECONDS = 30.0, 20.0
-"""Timeouts of a message, and of a test, which a user waits for behind the gateway."""
-MAX_LISTED = 100
+SEND_SECONDS, TEST_SECONDS = 30.0, 20.0
+"""Seconds to send a message, and a test, whose response a user waits for."""
+MAX_LISTED_ALARMS = 100
 """Maximum alarms listed in a message; further ones are counted."""
-SENDER = "Thingway"
+SENDER_NAME = "Thingway"
 
 
 class EmailTexts(NamedTuple):
@@ -44,7 +44,7 @@ class EmailTexts(NamedTuple):
     test_content: str
 
 
-TEXTS: dict[Language, EmailTexts] = {
+TEXTS_BY_LANGUAGE: dict[Language, EmailTexts] = {
     "en": EmailTexts(
         columns=("Time", "Severity", "Change", "Alarm", "Device", "Value"),
         terms={},
@@ -76,7 +76,7 @@ TEXTS: dict[Language, EmailTexts] = {
 
 @dataclass(frozen=True)
 class NotificationChannels:
-    """Sends emails and webhooks."""
+    """Sends notifications by email and webhook."""
 
     mail: OutgoingMail
     credentials: TenantCredentials
@@ -91,30 +91,30 @@ class NotificationChannels:
         missed: int,
     ) -> None:
         """Notify a user of alarms and of `missed` unlisted ones; raise `NodeFailed`."""
-        listed, more = alarms[-MAX_LISTED:], max(len(alarms) - MAX_LISTED, 0) + missed
+        listed, more = alarms[-MAX_LISTED_ALARMS:], max(len(alarms) - MAX_LISTED_ALARMS, 0) + missed
         if channel == "MAIL":
-            subject = build_subject(TEXTS[settings.language], listed, more)
+            subject = build_subject(TEXTS_BY_LANGUAGE[settings.language], listed, more)
             content = build_content(settings, listed, more)
-            await self._mail_to(subscriber, subject, content, SECONDS)
+            await self._send_email(subscriber, subject, content, SEND_SECONDS)
         elif settings.webhook is not None:
             body = {"tenant": subscriber.tenant, "alarms": listed, "more": more}
-            request = webhook_request(settings.webhook.url, body, settings.webhook.secret)
-            await self.http.post(request, SECONDS)
+            request = build_webhook_request(settings.webhook.url, body, settings.webhook.secret)
+            await self.http.send_webhook(request, SEND_SECONDS)
 
     async def send_test(
         self, subscriber: Subscriber, settings: Notifications, channel: Channel
     ) -> None:
         """Send a message that is marked as a test; raise `NodeFailed`."""
         if channel == "MAIL":
-            texts = TEXTS[settings.language]
+            texts = TEXTS_BY_LANGUAGE[settings.language]
             content = f"<p>{texts.test_content}</p>"
-            await self._mail_to(subscriber, texts.test_subject, content, TEST_SECONDS)
+            await self._send_email(subscriber, texts.test_subject, content, TEST_SECONDS)
         elif settings.webhook is not None:
             body = {"tenant": subscriber.tenant, "alarms": [], "more": 0, "test": True}
-            request = webhook_request(settings.webhook.url, body, settings.webhook.secret)
-            await self.http.post(request, TEST_SECONDS)
+            request = build_webhook_request(settings.webhook.url, body, settings.webhook.secret)
+            await self.http.send_webhook(request, TEST_SECONDS)
 
-    async def _mail_to(
+    async def _send_email(
         self, subscriber: Subscriber, subject: str, content: str, seconds: float
     ) -> None:
         server = await self.credentials.find_mail_server(subscriber.tenant)
@@ -122,7 +122,7 @@ class NotificationChannels:
             raise NodeFailed("the tenant has no mail server; add its SMTP credential")
         email = EmailMessage(
             sender=server.username,
-            sender_name=SENDER,
+            sender_name=SENDER_NAME,
             recipients=[subscriber.login],
             subject=subject,
             content=content,
@@ -147,9 +147,9 @@ def build_subject(texts: EmailTexts, listed: Sequence[AlarmSummary], more: int) 
 
 def build_content(settings: Notifications, listed: Sequence[AlarmSummary], more: int) -> str:
     """Return an email as HTML in the user's language and time zone."""
-    texts = TEXTS[settings.language]
+    texts = TEXTS_BY_LANGUAGE[settings.language]
     rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _cells(settings, alarm))}</tr>"
+        f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in _table_cells(settings, alarm))}</tr>"
         for alarm in listed
     )
     head = "".join(f"<th align=left>{title}</th>" for title in texts.columns)
@@ -157,8 +157,8 @@ def build_content(settings: Notifications, listed: Sequence[AlarmSummary], more:
     return f"<table><tr>{head}</tr>{rows}</table>{rest}"
 
 
-def _cells(settings: Notifications, alarm: AlarmSummary) -> list[str]:
-    terms = TEXTS[settings.language].terms
+def _table_cells(settings: Notifications, alarm: AlarmSummary) -> list[str]:
+    terms = TEXTS_BY_LANGUAGE[settings.language].terms
     at = alarm.cleared_at if alarm.change == "cleared" and alarm.cleared_at else alarm.raised_at
     return [
         f"{from_ms(at).astimezone(settings.zone):%Y-%m-%d %H:%M:%S %Z}",
@@ -166,11 +166,11 @@ def _cells(settings: Notifications, alarm: AlarmSummary) -> list[str]:
         terms.get(alarm.change, alarm.change),
         alarm.content,
         alarm.device_name,
-        _text(alarm.value),
+        _format_value(alarm.value),
     ]
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return msgspec.json.encode(value).decode()

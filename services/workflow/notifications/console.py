@@ -10,7 +10,7 @@ from libs.common.http import RequestPrincipal, build_dependencies
 from libs.common.http.console import get, post, put
 from libs.common.http.guards import allow_holders
 from libs.common.http.operations import route_operations
-from services.workflow.notifications.sender import READERS, NotificationSender
+from services.workflow.notifications.sender import ALARM_READ_FUNCTIONS, NotificationSender
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import (
     ChannelResult,
@@ -20,7 +20,7 @@ from services.workflow.notifications.store import (
 )
 
 
-@get("/", guards=[allow_holders(*READERS)])
+@get("/", guards=[allow_holders(*ALARM_READ_FUNCTIONS)])
 async def get_alarm_notifications(
     principal: RequestPrincipal, notifications: NamedDependency[NotificationSettings]
 ) -> NotificationsResponse:
@@ -30,7 +30,7 @@ async def get_alarm_notifications(
 
 @put(
     "/",
-    guards=[allow_holders(*READERS)],
+    guards=[allow_holders(*ALARM_READ_FUNCTIONS)],
     example={
         "severities": ["CRITICAL"],
         "quiet_hours": {"begin": "22:00", "end": "06:30"},
@@ -47,7 +47,12 @@ async def put_alarm_notifications(
     await notifications.put(principal, data)
 
 
-@post("/test", guards=[allow_holders(*READERS)], example={"channel": "WEBHOOK"}, waits=True)
+@post(
+    "/test",
+    guards=[allow_holders(*ALARM_READ_FUNCTIONS)],
+    example={"channel": "WEBHOOK"},
+    waits=True,
+)
 async def test_alarm_notifications(
     principal: RequestPrincipal,
     notification_sender: NamedDependency[NotificationSender],
@@ -58,7 +63,7 @@ async def test_alarm_notifications(
     At most one test in 10 seconds per channel. `ok` is false if the message was not delivered, and
     `reason` explains why.
     """
-    return await notification_sender.test(principal, data.channel)
+    return await notification_sender.send_test(principal, data.channel)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from services.workflow.notifications.store import (
     Notice,
     NotificationStore,
     Subscriber,
-    due_time,
+    compute_due_time,
 )
 
 EVENTS_PER_BATCH = 200
@@ -51,18 +51,18 @@ async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[
             log.warning("an alarm event cannot be decoded: %s", error)
             continue
         now = max(datetime.now(UTC), now + MILLISECOND)  # keeps the order of the events
-        alarm = _summarize(event)
+        alarm = _build_alarm_summary(event)
         for subscriber in subscribers:
-            if is_wanted(subscriber, event):
+            if matches_settings(subscriber, event):
                 notices.extend(_build_notices(subscriber, event.event_id, alarm, now))
         if len(notices) >= NOTICES_PER_WRITE:
-            await store.add(notices)
+            await store.add_notices(notices)
             notices = []
     if notices:
-        await store.add(notices)
+        await store.add_notices(notices)
 
 
-def is_wanted(subscriber: Subscriber, event: AlarmChanged) -> bool:
+def matches_settings(subscriber: Subscriber, event: AlarmChanged) -> bool:
     """Return whether a user's settings match an event; grants are checked later."""
     settings, device = subscriber.settings, event.device
     if event.severity not in settings.severities or event.change not in settings.changes:
@@ -75,7 +75,7 @@ def is_wanted(subscriber: Subscriber, event: AlarmChanged) -> bool:
     )
 
 
-def _summarize(event: AlarmChanged) -> AlarmSummary:
+def _build_alarm_summary(event: AlarmChanged) -> AlarmSummary:
     device = event.device
     return copy_fields(
         AlarmSummary, event, device_id=device.device_id, device_name=device.name or device.sn
@@ -85,7 +85,7 @@ def _summarize(event: AlarmChanged) -> AlarmSummary:
 def _build_notices(
     subscriber: Subscriber, event_id: str, alarm: AlarmSummary, now: datetime
 ) -> Iterable[Notice]:
-    due = to_ms(due_time(subscriber.settings, now))
+    due = to_ms(compute_due_time(subscriber.settings, now))
     for channel in subscriber.settings.channels:
         trouble = subscriber.trouble.get(channel)
         yield Notice(
@@ -99,7 +99,7 @@ def _build_notices(
         )
 
 
-def consume_alarms(bus: Bus, store: NotificationStore) -> BatchConsumer:
+def create_alarm_consumer(bus: Bus, store: NotificationStore) -> BatchConsumer:
     """Return the consumer of alarm events.
 
     An event is acknowledged after its notices are stored.

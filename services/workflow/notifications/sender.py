@@ -36,25 +36,25 @@ from services.workflow.notifications.store import (
     Notice,
     NotificationStore,
     Subscriber,
-    quiet_until,
-    retry_pause,
+    compute_retry_pause,
+    find_quiet_end,
 )
 
 CHECK_SECONDS = 1.0
 """Seconds between two checks for due notices."""
-CONCURRENT_DELIVERIES = 64
+MAX_CONCURRENT_DELIVERIES = 64
 """Maximum concurrent deliveries, which mostly wait for other systems."""
-CONCURRENT_PREPARATIONS = 8
+MAX_CONCURRENT_PREPARATIONS = 8
 """Maximum messages prepared concurrently, as each needs stores and services."""
-DEADLINE, CLAIM = 40.0, 45.0
-"""Timeout of a delivery, and of its claim, in seconds."""
-TEST_PAUSE = 10.0
+DELIVERY_SECONDS, CLAIM_SECONDS = 40.0, 45.0
+"""Seconds after which a delivery is cancelled, and after which its claim expires."""
+MIN_SECONDS_BETWEEN_TESTS = 10.0
 """Minimum seconds between two tests of a user and channel."""
 MAX_ATTEMPTS = 30
 """Consecutive failures, in more than a day, after which notices are dropped."""
-LONGEST_REASON = 500
+MAX_REASON_CHARACTERS = 500
 """Maximum characters of a stored reason."""
-READERS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
+ALARM_READ_FUNCTIONS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
 """Functions that allow reading alarms."""
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NotificationSender:
-    """Delivers waiting notices."""
+    """Sends the waiting notices of users by email and webhook."""
 
     store: NotificationStore
     settings: NotificationSettings
@@ -70,10 +70,10 @@ class NotificationSender:
     rpc: RpcClient
     grants: GrantReader
     slots: FairScheduler = field(
-        default_factory=partial(FairScheduler, "notices", CONCURRENT_DELIVERIES)
+        default_factory=partial(FairScheduler, "notices", MAX_CONCURRENT_DELIVERIES)
     )
     lookups: FairScheduler = field(
-        default_factory=partial(FairScheduler, "lookups", CONCURRENT_PREPARATIONS)
+        default_factory=partial(FairScheduler, "lookups", MAX_CONCURRENT_PREPARATIONS)
     )
     deliveries: NamedTasks = field(default_factory=NamedTasks)
 
@@ -85,12 +85,12 @@ class NotificationSender:
                 CHECK_SECONDS,
                 "alarm notifications were not sent; retrying",
                 self.store.wakeups.create_event(NOTICES_TOPIC),
-                self._find_upcoming,
+                self._list_due_within,
             )
         finally:
             await self.deliveries.stop()
 
-    async def _find_upcoming(self, within: float) -> list[tuple[str, int, Channel]]:
+    async def _list_due_within(self, within: float) -> list[tuple[str, int, Channel]]:
         return await self.store.list_due(now_ms() + int(within * 1000))
 
     async def start_due_deliveries(self) -> None:
@@ -102,40 +102,40 @@ class NotificationSender:
         """Deliver in the tenant's turn; later checks retry failures."""
         try:
             async with self.slots.slot(tenant, sub=(user, channel)):
-                until = now_ms() + int(CLAIM * 1000)
-                subscriber = await self.store.claim(user, channel, now_ms(), until)
+                until = now_ms() + int(CLAIM_SECONDS * 1000)
+                subscriber = await self.store.claim_delivery(user, channel, now_ms(), until)
                 if subscriber is None:
                     return
                 try:
-                    async with asyncio.timeout(DEADLINE):
+                    async with asyncio.timeout(DELIVERY_SECONDS):
                         await self._send_waiting(subscriber, channel)
                 except (ThingwayError, TimeoutError):
-                    again = datetime.now(UTC) + retry_pause(1)
-                    await self.store.finish(user, channel, due=to_ms(again))
+                    again = datetime.now(UTC) + compute_retry_pause(1)
+                    await self.store.finish_delivery(user, channel, due=to_ms(again))
                     raise
         except (StoreError, ThingwayError, TimeoutError) as error:
             log.info("user %d: the alarm notification is retried: %r", user, error)
 
-    async def test(self, user: Principal, channel: Channel) -> ChannelResult:
+    async def send_test(self, user: Principal, channel: Channel) -> ChannelResult:
         """Send the caller a test by one channel, and store the result.
 
         Raises `InvalidInput` if the channel is not configured, and `TooManyRequests` within
-        `TEST_PAUSE` seconds after the latest test.
+        `MIN_SECONDS_BETWEEN_TESTS` seconds after the latest test.
         """
         subscriber = await self.store.find(user.tenant, user.user_id)
         if subscriber is None or channel not in subscriber.settings.channels:
             raise InvalidInput("must be configured; save its settings first", field="channel")
-        pause = int(TEST_PAUSE * 1000)
-        if not await self.store.begin_test(user.tenant, user.user_id, channel, pause):
+        pause = int(MIN_SECONDS_BETWEEN_TESTS * 1000)
+        if not await self.store.record_test_start(user.tenant, user.user_id, channel, pause):
             raise TooManyRequests(
-                "a test was sent just now; try again later", retry_after=TEST_PAUSE
+                "a test was sent just now; try again later", retry_after=MIN_SECONDS_BETWEEN_TESTS
             )
         try:
-            settings = self.settings.decrypt(subscriber)
+            settings = self.settings.decrypt_settings(subscriber)
             await self.channels.send_test(subscriber, settings, channel)
             result = ChannelResult(at=now_ms(), ok=True, test=True)
         except (NodeFailed, SealBroken) as error:
-            result = _failure(error, test=True)
+            result = _failure_result(error, test=True)
         await self.store.save_test_result(user.user_id, channel, result)
         return result
 
@@ -150,25 +150,25 @@ class NotificationSender:
             notices = await self.store.list_waiting(user, channel)
             settings = subscriber.settings
             deliverable = notices if settings.enabled and channel in settings.channels else []
-            quiet_end = quiet_until(settings, datetime.now(UTC))
+            quiet_end = find_quiet_end(settings, datetime.now(UTC))
             if deliverable and quiet_end is not None:
-                await self.store.finish(user, channel, due=to_ms(quiet_end))
+                await self.store.finish_delivery(user, channel, due=to_ms(quiet_end))
                 return
             visible = (
                 await self._find_visible_devices(subscriber, deliverable) if deliverable else set()
             )
         alarms = [notice.alarm for notice in deliverable if notice.alarm.device_id in visible]
         if not alarms:
-            await self.store.delete(notices)
-            await self.store.finish(user, channel)
+            await self.store.delete_notices(notices)
+            await self.store.finish_delivery(user, channel)
             return
         try:
-            settings = self.settings.decrypt(subscriber)
+            settings = self.settings.decrypt_settings(subscriber)
             await self.channels.send(subscriber, settings, channel, alarms, trouble.missed)
         except (NodeFailed, SealBroken) as error:
             log.info("user %d: the alarm notification by %s failed: %s", user, channel, error)
-            result, attempts = _failure(error), trouble.attempts + 1
-            trouble.until = to_ms(datetime.now(UTC) + retry_pause(attempts))
+            result, attempts = _failure_result(error), trouble.attempts + 1
+            trouble.until = to_ms(datetime.now(UTC) + compute_retry_pause(attempts))
             dropped = notices if attempts >= MAX_ATTEMPTS else []
             trouble.attempts = 0 if dropped else attempts
             trouble.missed, notices = len(dropped), dropped
@@ -177,9 +177,9 @@ class NotificationSender:
                 ChannelResult(at=now_ms(), ok=True),
                 ChannelFailures(missed=-trouble.missed),
             )
-        await self.store.delete(notices)
+        await self.store.delete_notices(notices)
         due = trouble.until or None
-        await self.store.finish(user, channel, due=due, trouble=trouble, result=result)
+        await self.store.finish_delivery(user, channel, due=due, trouble=trouble, result=result)
 
     async def _find_visible_devices(
         self, subscriber: Subscriber, notices: list[Notice]
@@ -197,7 +197,7 @@ class NotificationSender:
             functions=access.functions,
             super_admin=access.super_admin,
         )
-        if not principal.may(*READERS):
+        if not principal.may(*ALARM_READ_FUNCTIONS):
             return set()
         grants = await self.grants.read(principal)
         ids = sorted({notice.alarm.device_id for notice in notices})
@@ -210,5 +210,7 @@ class NotificationSender:
         return visible
 
 
-def _failure(error: Exception, *, test: bool = False) -> ChannelResult:
-    return ChannelResult(at=now_ms(), ok=False, reason=str(error)[:LONGEST_REASON], test=test)
+def _failure_result(error: Exception, *, test: bool = False) -> ChannelResult:
+    return ChannelResult(
+        at=now_ms(), ok=False, reason=str(error)[:MAX_REASON_CHARACTERS], test=test
+    )

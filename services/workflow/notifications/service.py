@@ -7,7 +7,7 @@ from libs.common.http.console import distinct_ids
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal
 from services.workflow.errors import NodeFailed
-from services.workflow.nodes.triggers import is_zone
+from services.workflow.nodes.triggers import is_time_zone
 from services.workflow.notifications.store import (
     ChannelResult,
     Notifications,
@@ -17,11 +17,11 @@ from services.workflow.notifications.store import (
     WebhookChannel,
 )
 from services.workflow.outgoing.http import parse_url
-from services.workflow.outgoing.mail import is_address
+from services.workflow.outgoing.mail import is_email_address
 
-HIDDEN = "******"
+HIDDEN_PLACEHOLDER = "******"
 """Placeholder of a stored secret."""
-UNKNOWN = "is hidden and not stored for this destination; enter it again"
+UNKNOWN_PLACEHOLDER_REASON = "is hidden and not stored for this destination; enter it again"
 
 
 class NotificationSettings:
@@ -45,7 +45,7 @@ class NotificationSettings:
 
         A hidden secret stays unchanged unless its destination changes.
         """
-        _check(request, user)
+        _check_settings(request, user)
         before = await self._store.find(user.tenant, user.user_id)
         settings = msgspec.structs.replace(
             request,
@@ -55,14 +55,14 @@ class NotificationSettings:
         if (webhook := settings.webhook) is not None and webhook.secret:
             context = webhook_seal_context(user.tenant, webhook)
             old = before.settings.webhook if before else None
-            if webhook.secret != HIDDEN:
+            if webhook.secret != HIDDEN_PLACEHOLDER:
                 sealed = self._seal.seal(webhook.secret, context)
             elif old and old.secret and webhook_seal_context(user.tenant, old) == context:
                 sealed = old.secret
             else:
-                raise InvalidInput(UNKNOWN, field="webhook.secret")
+                raise InvalidInput(UNKNOWN_PLACEHOLDER_REASON, field="webhook.secret")
             settings = replace_secret(settings, sealed)
-        await self._store.put(
+        await self._store.save_settings(
             Subscriber(
                 id=user.user_id,
                 tenant=user.tenant,
@@ -73,7 +73,7 @@ class NotificationSettings:
             )
         )
 
-    def decrypt(self, subscriber: Subscriber) -> Notifications:
+    def decrypt_settings(self, subscriber: Subscriber) -> Notifications:
         """Return settings with the decrypted secret; raise `SealBroken`."""
         webhook = subscriber.settings.webhook
         if webhook is None or not webhook.secret:
@@ -109,15 +109,15 @@ def _settings_response(
     settings: Notifications, results: dict[str, ChannelResult]
 ) -> NotificationsResponse:
     if settings.webhook is not None and settings.webhook.secret:
-        settings = replace_secret(settings, HIDDEN)
+        settings = replace_secret(settings, HIDDEN_PLACEHOLDER)
     fields = msgspec.structs.asdict(settings)
     fields["device_ids"] = list(map(str, settings.device_ids))
     fields["group_ids"] = list(map(str, settings.group_ids))
     return NotificationsResponse(**fields, results=results)
 
 
-def _check(settings: Notifications, user: Principal) -> None:
-    if not is_zone(settings.time_zone):
+def _check_settings(settings: Notifications, user: Principal) -> None:
+    if not is_time_zone(settings.time_zone):
         raise InvalidInput(
             f"must be an IANA time zone. Got `{settings.time_zone}`.", field="time_zone"
         )
@@ -129,5 +129,5 @@ def _check(settings: Notifications, user: Principal) -> None:
             parse_url(settings.webhook.url)
         except NodeFailed as error:
             raise InvalidInput(str(error), field="webhook.url") from error
-    if settings.mail and not is_address(user.name):
+    if settings.mail and not is_email_address(user.name):
         raise InvalidInput(f"needs an email address as login. Got `{user.name:.60}`.", field="mail")

@@ -26,11 +26,11 @@ AlarmChange = Literal["raised", "cleared"]
 Language = Literal["en", "zh"]
 MAX_DEVICES, MAX_OTHERS = 1000, 100
 """Maximum devices, and maximum groups or products, in the settings."""
-LONGEST_DIGEST = 1440
+MAX_DIGEST_MINUTES = 1440
 """Maximum minutes of a digest."""
 TimeOfDay = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
 FIRST_PAUSE, LONGEST_PAUSE = 15.0, 3600.0
-"""Seconds after a failure. Each pause is twice as long as the one before."""
+"""Seconds of the first and the longest pause of a channel after failures. Pauses double."""
 
 
 class WebhookChannel(msgspec.Struct):
@@ -72,7 +72,7 @@ class Notifications(msgspec.Struct, kw_only=True):
         msgspec.Meta(max_length=MAX_OTHERS),
     ] = []
     """Products. Without devices, groups and products, all visible devices match."""
-    digest_minutes: Annotated[int, msgspec.Meta(ge=0, le=LONGEST_DIGEST)] = 0
+    digest_minutes: Annotated[int, msgspec.Meta(ge=0, le=MAX_DIGEST_MINUTES)] = 0
     """Minutes in which alarms are collected. 0 sends each one immediately."""
     quiet_hours: QuietHours | None = None
     """Hours in which notifications wait; they are sent at the end."""
@@ -206,13 +206,13 @@ class Notice(msgspec.Struct, rename="camel", kw_only=True):
     alarm: AlarmSummary = msgspec.field(name="told")
 
 
-def due_time(settings: Notifications, now: datetime) -> datetime:
+def compute_due_time(settings: Notifications, now: datetime) -> datetime:
     """Return when to notify a user of a change now, after digest and quiet hours."""
     digest_end = now + timedelta(minutes=settings.digest_minutes)
-    return quiet_until(settings, digest_end) or digest_end
+    return find_quiet_end(settings, digest_end) or digest_end
 
 
-def quiet_until(settings: Notifications, now: datetime) -> datetime | None:
+def find_quiet_end(settings: Notifications, now: datetime) -> datetime | None:
     """Return the end of the quiet hours that include `now`, or None."""
     hours = settings.quiet_hours
     if hours is None:
@@ -229,14 +229,14 @@ def quiet_until(settings: Notifications, now: datetime) -> datetime | None:
     return datetime.combine(day, end, settings.zone).astimezone(UTC)
 
 
-def retry_pause(attempts: int) -> timedelta:
+def compute_retry_pause(attempts: int) -> timedelta:
     """Return the pause of a channel after `attempts` failures."""
     return timedelta(seconds=min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE))
 
 
 NOTICES_TOPIC = "notices"
 """Topic of `Wakeups`: notices are due, or will be."""
-MAX_WAITING = 1000
+MAX_WAITING_NOTICES = 1000
 """Maximum waiting notices of a user and channel; further ones are only counted."""
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
@@ -254,7 +254,7 @@ class NotificationStore:
         document = await self._subscribers.find_one({"_id": user, "tenant": tenant})
         return None if document is None else msgspec.convert(document, Subscriber)
 
-    async def put(self, subscriber: Subscriber) -> None:
+    async def save_settings(self, subscriber: Subscriber) -> None:
         """Store the settings of a user; due times and claims do not change."""
         document = msgspec.to_builtins(subscriber)
         key = {"_id": document.pop("_id"), "tenant": document.pop("tenant")}
@@ -265,12 +265,12 @@ class NotificationStore:
         cursor = self._subscribers.find({"tenant": tenant, "settings.enabled": True})
         return [msgspec.convert(document, Subscriber) async for document in cursor]
 
-    async def add(self, notices: Sequence[Notice]) -> None:
+    async def add_notices(self, notices: Sequence[Notice]) -> None:
         """Store notices of alarms, with due times of their recipients.
 
         A notice that still waits is not stored again; a delivered one is. The number of operations
-        does not depend on the number of notices. A notice beyond `MAX_WAITING` of a user and
-        channel is counted as missed.
+        does not depend on the number of notices. A notice beyond `MAX_WAITING_NOTICES` of a user
+        and channel is counted as missed.
         """
         ids = {"_id": {"$in": [notice.id for notice in notices]}}
         stored = set(await self._notices.distinct("_id", ids))
@@ -287,7 +287,7 @@ class NotificationStore:
             due[recipient] = min(notice.due, due.get(recipient, notice.due))
             if notice.id not in stored:
                 waiting[recipient] += 1
-                if waiting[recipient] > MAX_WAITING:
+                if waiting[recipient] > MAX_WAITING_NOTICES:
                     missed[recipient] += 1
                 else:
                     documents.append(msgspec.to_builtins(notice, builtin_types=(datetime,)))
@@ -306,20 +306,22 @@ class NotificationStore:
         return [
             (row["tenant"], row["_id"], channel)
             for channel in CHANNELS
-            async for row in self._subscribers.find(_is_due(channel, now), {"tenant": 1})
+            async for row in self._subscribers.find(_due_query(channel, now), {"tenant": 1})
         ]
 
-    async def claim(self, user: int, channel: Channel, now: int, until: int) -> Subscriber | None:
-        """Claim a due channel until `finish` or `until` (ms); None if not due.
+    async def claim_delivery(
+        self, user: int, channel: Channel, now: int, until: int
+    ) -> Subscriber | None:
+        """Claim a due channel until `finish_delivery` or `until` (ms); None if not due.
 
         Notices that arrive during the delivery set a new due time.
         """
         change = {"$set": {f"claimed.{channel}": until}, "$unset": {f"due.{channel}": ""}}
-        due_query = {"_id": user} | _is_due(channel, now)
+        due_query = {"_id": user} | _due_query(channel, now)
         document = await self._subscribers.find_one_and_update(due_query, change)
         return None if document is None else msgspec.convert(document, Subscriber)
 
-    async def finish(
+    async def finish_delivery(
         self,
         user: int,
         channel: Channel,
@@ -347,15 +349,17 @@ class NotificationStore:
     async def list_waiting(self, user: int, channel: Channel) -> list[Notice]:
         """Return the waiting notices of a user and channel, in order."""
         cursor = self._notices.find(
-            {"user": user, "channel": channel}, sort=[("at", 1), ("_id", 1)], limit=MAX_WAITING
+            {"user": user, "channel": channel},
+            sort=[("at", 1), ("_id", 1)],
+            limit=MAX_WAITING_NOTICES,
         )
         return [msgspec.convert(document, Notice) async for document in cursor]
 
-    async def delete(self, notices: Sequence[Notice]) -> None:
+    async def delete_notices(self, notices: Sequence[Notice]) -> None:
         """Delete notices."""
         await self._notices.delete_many({"_id": {"$in": [notice.id for notice in notices]}})
 
-    async def begin_test(self, tenant: str, user: int, channel: Channel, pause: int) -> bool:
+    async def record_test_start(self, tenant: str, user: int, channel: Channel, pause: int) -> bool:
         """Record a test; return False within `pause` ms after the latest one."""
         now = now_ms()
         idle = {f"tested.{channel}": {"$not": {"$gt": now - pause}}}
@@ -369,7 +373,7 @@ class NotificationStore:
         await self._subscribers.update_one({"_id": user}, change)
 
 
-def _is_due(channel: Channel, now: int) -> Document:
+def _due_query(channel: Channel, now: int) -> Document:
     """Return the filter for subscribers with due notices or an expired claim."""
     due, claimed = f"due.{channel}", f"claimed.{channel}"
     return {"$or": [{claimed: {"$lte": now}}, {claimed: None, due: {"$lte": now}}]}

@@ -12,11 +12,13 @@ from libs.common.http.outgoing import (
 from services.workflow.errors import NodeFailed
 
 
-async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: float) -> None:
-    """Raise `NodeFailed` for an unknown or not allowed host."""
+async def check_host(
+    host: str, port: int, allowed_networks: tuple[str, ...], seconds: float
+) -> None:
+    """Raise `NodeFailed` unless the host is public or in an allowed network."""
     try:
         async with asyncio.timeout(seconds):
-            await resolve_outgoing_addresses(host, port, allowed)
+            await resolve_outgoing_addresses(host, port, allowed_networks)
     except TimeoutError as error:
         raise NodeFailed(f"the lookup of host {host} timed out") from error
     except AddressBlocked as error:
@@ -26,13 +28,14 @@ async def check_host(host: str, port: int, allowed: tuple[str, ...], seconds: fl
 
 
 @asynccontextmanager
-async def limit_delivery(
+async def translate_delivery_errors(
     host: str, seconds: float, what: str, *errors: type[Exception]
 ) -> AsyncIterator[None]:
-    """Wrap a limit_delivery to a host, of at most `seconds`.
+    """Run a delivery to `host` for at most `seconds`; raise `NodeFailed` if it fails.
 
-    Raises `NodeFailed` on a timeout, for a host that is not allowed, and when the block raises one
-    of the `errors` of a library, `OSError` or `ValueError`.
+    The delivery fails if it takes longer, if the host is not allowed, or if the block raises
+    `OSError`, `ValueError` or one of `errors` of the client library. `what` is its subject, such
+    as "the email".
     """
     failures: tuple[type[Exception], ...] = (*errors, OSError, ValueError)
     try:

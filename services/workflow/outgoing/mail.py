@@ -15,16 +15,16 @@ from aiosmtplib import SMTP, SMTPException, SMTPHeloError
 
 from libs.common.http.outgoing import connect_outgoing_socket
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.hosts import check_host, limit_delivery
+from services.workflow.outgoing.hosts import check_host, translate_delivery_errors
 
-MAX_SECONDS = 30.0
-_CONTROLS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
+MAX_DELIVERY_SECONDS = 30.0
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters and Unicode separators, except line breaks, which headers reject."""
-OUR_NAME = "thingway"
+EHLO_HOST_NAME = "thingway"
 """Host name for greeting servers, which reveals nothing about the machine."""
 
 Encryption = Literal["TLS", "STARTTLS", "NONE"]
-is_address = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
+is_email_address = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
 """Return whether a text looks like an email address."""
 
 
@@ -51,11 +51,13 @@ class EmailMessage:
 
 
 class OutgoingMail:
-    """Sends emails."""
+    """Sends emails through mail servers of tenants."""
 
-    def __init__(self, allowed: tuple[str, ...], trusted: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, allowed_networks: tuple[str, ...], trusted: ssl.SSLContext | None = None
+    ) -> None:
         """Use `trusted` to verify certificates, by default the system's context."""
-        self._allowed = allowed
+        self._allowed_networks = allowed_networks
         self._given = trusted
 
     @cached_property
@@ -63,29 +65,29 @@ class OutgoingMail:
         """The TLS context, read with the first mail, because that takes 30 ms."""
         return self._given or ssl.create_default_context()
 
-    async def check(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
+    async def check_email(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
         """Validate an email and its host without connecting."""
         build_mime_message(email)
-        await check_host(server.host, server.port, self._allowed, seconds)
+        await check_host(server.host, server.port, self._allowed_networks, seconds)
 
     async def send(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
         """Send an email; an encrypted connection needs a valid certificate."""
         message = build_mime_message(email)
-        async with limit_delivery(
-            server.host, min(seconds, MAX_SECONDS), "the email", SMTPException
+        async with translate_delivery_errors(
+            server.host, min(seconds, MAX_DELIVERY_SECONDS), "the email", SMTPException
         ):
             await self._send(server, message)
 
     async def _send(self, server: MailServer, message: MimeMessage) -> None:
-        connection = await connect_outgoing_socket(server.host, server.port, self._allowed)
+        connection = await connect_outgoing_socket(server.host, server.port, self._allowed_networks)
         client = SMTP(
             hostname=server.host,
             sock=connection,
             use_tls=server.encryption == "TLS",
             start_tls=server.encryption == "STARTTLS",
             tls_context=self._trusted if server.encryption != "NONE" else None,
-            local_hostname=OUR_NAME,
-            timeout=MAX_SECONDS,
+            local_hostname=EHLO_HOST_NAME,
+            timeout=MAX_DELIVERY_SECONDS,
         )
         try:
             await client.connect()
@@ -117,11 +119,11 @@ def build_mime_message(email: EmailMessage) -> MimeMessage:
         raise NodeFailed("the email has no recipient")
     message = MimeMessage()
     try:
-        sender = _address(email.sender, email.sender_name)
+        sender = _parse_address(email.sender, email.sender_name)
         message["Date"] = localtime()
         message["From"] = sender
-        message["To"] = [_address(recipient) for recipient in email.recipients]
-        message["Subject"] = _CONTROLS.sub(" ", email.subject)
+        message["To"] = [_parse_address(recipient) for recipient in email.recipients]
+        message["Subject"] = _CONTROL_CHARACTERS.sub(" ", email.subject)
         message["Message-ID"] = make_msgid(domain=sender.domain)
         message.set_content(email.content, subtype="html", cte="quoted-printable")
     except (ValueError, IndexError, MessageError) as error:
@@ -129,7 +131,7 @@ def build_mime_message(email: EmailMessage) -> MimeMessage:
     return message
 
 
-def _address(text: str, name: str = "") -> Address:
+def _parse_address(text: str, name: str = "") -> Address:
     """Parse an address; raise `ValueError` if it lacks a part.
 
     The domain becomes ASCII.
@@ -138,4 +140,4 @@ def _address(text: str, name: str = "") -> Address:
     if not local or not domain:
         raise ValueError(f"{text} is not an email address")
     domain = domain.encode("idna").decode("ascii")
-    return Address(_CONTROLS.sub(" ", name), addr_spec=f"{local}@{domain}")
+    return Address(_CONTROL_CHARACTERS.sub(" ", name), addr_spec=f"{local}@{domain}")

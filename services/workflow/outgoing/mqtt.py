@@ -8,9 +8,9 @@ import msgspec
 from aiomqtt import Client, MqttError
 
 from libs.common.http.outgoing import resolve_outgoing_addresses
-from services.workflow.outgoing.hosts import check_host, limit_delivery
+from services.workflow.outgoing.hosts import check_host, translate_delivery_errors
 
-MAX_SECONDS = 30.0
+MAX_PUBLISH_SECONDS = 30.0
 LONGEST_FIELD, LONGEST_PASSWORD = 254, 1000
 
 
@@ -55,23 +55,25 @@ class _NamedContext(ssl.SSLContext):
 
 
 class OutgoingMqtt:
-    """Publishes messages."""
+    """Publishes messages to MQTT brokers of tenants."""
 
-    def __init__(self, allowed: tuple[str, ...], authorities: str | None = None) -> None:
+    def __init__(self, allowed_networks: tuple[str, ...], authorities: str | None = None) -> None:
         """Trust the certificates in the file `authorities`, by default the system's."""
-        self._allowed = allowed
+        self._allowed_networks = allowed_networks
         self._authorities = authorities
 
-    async def check(self, broker: MqttBroker, seconds: float) -> None:
+    async def check_broker(self, broker: MqttBroker, seconds: float) -> None:
         """Check the host of a broker without connecting."""
-        await check_host(broker.host, broker.port, self._allowed, seconds)
+        await check_host(broker.host, broker.port, self._allowed_networks, seconds)
 
     async def publish(self, broker: MqttBroker, publication: Publication, seconds: float) -> None:
         """Connect, publish, and wait for the acknowledgement of the QoS."""
-        remaining = min(seconds, MAX_SECONDS)
-        async with limit_delivery(broker.host, remaining, "the message", MqttError):
-            address, *_ = await resolve_outgoing_addresses(broker.host, broker.port, self._allowed)
-            async with self._client(broker, address["host"], remaining) as client:
+        remaining = min(seconds, MAX_PUBLISH_SECONDS)
+        async with translate_delivery_errors(broker.host, remaining, "the message", MqttError):
+            address, *_ = await resolve_outgoing_addresses(
+                broker.host, broker.port, self._allowed_networks
+            )
+            async with self._build_client(broker, address["host"], remaining) as client:
                 await client.publish(
                     publication.topic,
                     publication.payload,
@@ -80,18 +82,18 @@ class OutgoingMqtt:
                     timeout=remaining,
                 )
 
-    def _client(self, broker: MqttBroker, address: str, seconds: float) -> Client:
+    def _build_client(self, broker: MqttBroker, address: str, seconds: float) -> Client:
         return Client(
             address,
             broker.port,
             username=broker.username or None,
             password=broker.password or None,
             identifier=broker.client_id or None,
-            tls_context=self._context(broker.host) if broker.tls else None,
+            tls_context=self._build_tls_context(broker.host) if broker.tls else None,
             timeout=seconds,
         )
 
-    def _context(self, name: str) -> ssl.SSLContext:
+    def _build_tls_context(self, name: str) -> ssl.SSLContext:
         context = _NamedContext(ssl.PROTOCOL_TLS_CLIENT)
         context.name = name
         if self._authorities is None:

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import pydantic_monty as monty
 
 _DEFINES_MAIN = re.compile(r"^def\s+main\s*\(\s*\)", re.MULTILINE)
-_POLICY: "monty.OSPolicy" = {"sleep": "zero"}
-GRACE = 0.25
+_OS_POLICY: "monty.OSPolicy" = {"sleep": "zero"}
+KILL_GRACE_SECONDS = 0.25
 """Seconds after the time limit of a run when its worker is killed."""
-WORKER_WAIT = 30.0
+MAX_WORKER_WAIT_SECONDS = 30.0
 """Seconds that a thread waits for a worker. The pool has as many workers as threads."""
 
 
-class Python:
+class PythonRunner:
     """Runs Python in the worker processes of Monty."""
 
     def __init__(self, processes: int, limits: CodeLimits) -> None:
@@ -46,8 +46,10 @@ class Python:
     async def run(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """Return the value of `code`; raise `CodeFailed`."""
         size = len(code) + len(json.dumps(arguments))
-        if size > self._limits.given:
-            raise CodeFailed(f"arguments and code must have at most {self._limits.given} bytes")
+        if size > self._limits.input_bytes:
+            raise CodeFailed(
+                f"arguments and code must have at most {self._limits.input_bytes} bytes"
+            )
         loop, inputs = asyncio.get_running_loop(), dict(arguments)
         running = loop.run_in_executor(self._threads, self._run, code, inputs, seconds)
         try:
@@ -64,15 +66,15 @@ class Python:
             code += "\nmain()"
         try:
             with self._get_pool().checkout(
-                limits=self._resource_limits(seconds), os_policy=_POLICY
+                limits=self._resource_limits(seconds), os_policy=_OS_POLICY
             ) as session:
-                printed = monty.CollectString(self._limits.printed)
+                printed = monty.CollectString(self._limits.printed_bytes)
                 value = session.feed_run(code, inputs=arguments, print_callback=printed)
         except monty.MontyError as error:
-            raise CodeFailed(_reason(error, self._limits.printed)) from error
+            raise CodeFailed(_describe_error(error, self._limits.printed_bytes)) from error
         except TimeoutError as error:
             raise CodeFailed("no process was available") from error
-        return to_json_value(value, self._limits.output)
+        return to_json_value(value, self._limits.output_bytes)
 
     def _get_pool(self) -> "monty.Monty":
         """Return the pool, which the first run creates."""
@@ -83,9 +85,9 @@ class Python:
                 pool = monty.Monty(
                     min_processes=0,  # they start when code needs them
                     max_processes=self._processes,
-                    checkout_timeout=WORKER_WAIT,
-                    request_timeout=self._limits.seconds + GRACE,
-                    feed_duration_limit_grace=GRACE,
+                    checkout_timeout=MAX_WORKER_WAIT_SECONDS,
+                    request_timeout=self._limits.seconds + KILL_GRACE_SECONDS,
+                    feed_duration_limit_grace=KILL_GRACE_SECONDS,
                 )
                 self._pool = pool.__enter__()
             return self._pool
@@ -93,8 +95,8 @@ class Python:
     def _resource_limits(self, seconds: float) -> "monty.ResourceLimits":
         return {
             "max_feed_duration_secs": seconds,
-            "max_memory": self._limits.memory,
-            "max_recursion_depth": self._limits.depth,
+            "max_memory": self._limits.memory_bytes,
+            "max_recursion_depth": self._limits.call_depth,
         }
 
     def _stop(self) -> None:
@@ -103,7 +105,7 @@ class Python:
             self._pool.__exit__(None, None, None)
 
 
-def _reason(error: "monty.MontyError", printed: int) -> str:
+def _describe_error(error: "monty.MontyError", printed_bytes: int) -> str:
     import pydantic_monty as monty  # noqa: PLC0415 - as above
 
     if isinstance(error, monty.MontyCrashedError):
@@ -114,7 +116,7 @@ def _reason(error: "monty.MontyError", printed: int) -> str:
     if text.startswith("TimeoutError: feed time limit"):
         return "took too long"
     if text.startswith("MemoryError: memory limit"):
-        prints_too_much = text.endswith(f"> {printed} bytes")
+        prints_too_much = text.endswith(f"> {printed_bytes} bytes")
         return "prints too much" if prints_too_much else "needs too much memory"
     frames = error.traceback()
     return f"{text} (line {frames[-1].line})" if frames else text

@@ -9,10 +9,10 @@ from typing import Any, Self
 
 from libs.common.sandbox.workers import kill_worker, send_request, start_worker, wait_until_killed
 from services.workflow.sandbox.limits import (
-    CONDITION,
-    GRACE,
-    SCRIPT,
-    SECONDS,
+    CEL_REQUEST,
+    ELAPSED_GRACE_SECONDS,
+    JAVASCRIPT_REQUEST,
+    TIME_LIMIT_HEADER,
     CodeFailed,
     CodeLimits,
     to_json_value,
@@ -20,8 +20,8 @@ from services.workflow.sandbox.limits import (
 
 log = logging.getLogger(__name__)
 
-_WORKER = "services.workflow.sandbox.worker"
-WORKER_GRACE = 2.0
+_WORKER_MODULE = "services.workflow.sandbox.worker"
+WORKER_GRACE_SECONDS = 2.0
 """Seconds after the time limit of a run when its worker is considered lost, because the kernel
 should have ended the run."""
 START_SECONDS = 30.0
@@ -29,7 +29,7 @@ START_SECONDS = 30.0
 
 
 class WorkerProcesses:
-    """Up to `count` workers, which start when runs need them.
+    """Up to `count` workers for JavaScript and CEL, which start when runs need them.
 
     `Sandbox` limits concurrent runs. Its methods raise `CodeFailed`.
     """
@@ -45,26 +45,32 @@ class WorkerProcesses:
 
     async def __aexit__(self, *_: object) -> None:
         for process in list(self._alive):
-            await self._end(process)
+            await self._end_worker(process)
 
     async def run_javascript(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """Return the value of JavaScript code."""
         given = [code, list(arguments), list(arguments.values())]
-        content = await self._evaluate(SCRIPT, given, "arguments and code", seconds)
+        content = await self._encode_and_request(
+            JAVASCRIPT_REQUEST, given, "arguments and code", seconds
+        )
         try:
-            return to_json_value(json.loads(content), self._limits.output)
+            return to_json_value(json.loads(content), self._limits.output_bytes)
         except (ValueError, RecursionError) as error:
             raise CodeFailed("the result is not JSON") from error
 
     async def run_cel(self, code: str, arguments: Mapping[str, Any], seconds: float) -> Any:
         """Return the value of a condition that may be slow."""
         content = [code, arguments]
-        return json.loads(await self._evaluate(CONDITION, content, "values and text", seconds))
+        return json.loads(
+            await self._encode_and_request(CEL_REQUEST, content, "values and text", seconds)
+        )
 
-    async def _evaluate(self, kind: bytes, content: Any, what: str, seconds: float) -> bytes:
+    async def _encode_and_request(
+        self, kind: bytes, content: Any, what: str, seconds: float
+    ) -> bytes:
         request = json.dumps(content).encode()
-        if len(request) > self._limits.given:
-            raise CodeFailed(f"{what} must have at most {self._limits.given} bytes")
+        if len(request) > self._limits.input_bytes:
+            raise CodeFailed(f"{what} must have at most {self._limits.input_bytes} bytes")
         answer = await self.request(kind + request, seconds)
         if answer[:1] != b"R":
             raise CodeFailed(answer[1:].decode(errors="replace"))
@@ -74,13 +80,13 @@ class WorkerProcesses:
         """Return the response of a worker; raise `CodeFailed` without one."""
         process = self._idle.pop()
         spare: Process | None = None
-        limit = seconds + GRACE + WORKER_GRACE
+        limit = seconds + ELAPSED_GRACE_SECONDS + WORKER_GRACE_SECONDS
         try:
             if process is None or process.returncode is not None:
-                process = await self._start()
+                process = await self._start_worker()
                 limit += START_SECONDS
             async with asyncio.timeout(limit):
-                answer = await send_request(process, SECONDS.pack(seconds) + request)
+                answer = await send_request(process, TIME_LIMIT_HEADER.pack(seconds) + request)
             spare = process
         except (TimeoutError, OSError, asyncio.IncompleteReadError) as error:
             log.warning(
@@ -94,13 +100,15 @@ class WorkerProcesses:
             self._idle.append(spare)
         return answer
 
-    async def _start(self) -> Process:
+    async def _start_worker(self) -> Process:
         limits = self._limits
-        process = await start_worker(_WORKER, limits.memory, limits.output, largest=limits.output)
+        process = await start_worker(
+            _WORKER_MODULE, limits.memory_bytes, limits.output_bytes, largest=limits.output_bytes
+        )
         self._alive.add(process)
         return process
 
-    async def _end(self, process: Process) -> None:
+    async def _end_worker(self, process: Process) -> None:
         self._alive.discard(process)
         kill_worker(process)
         await wait_until_killed(process)

@@ -25,36 +25,36 @@ from libs.common.sandbox.confine import (
     use_idle_time,
     write_frame,
 )
-from services.workflow.expressions.cel import CelFailed, evaluate, load_extension
-from services.workflow.sandbox.limits import CONDITION, GRACE, SECONDS
+from services.workflow.expressions.cel import CelFailed, evaluate_cel, import_cel_extension
+from services.workflow.sandbox.limits import CEL_REQUEST, ELAPSED_GRACE_SECONDS, TIME_LIMIT_HEADER
 
 _PRELUDE = Path(__file__).with_name("prelude.js")
-_WARM_UP = b'["return {a: b * 1.5, c: b > 30}", ["b"], [20]]'
+_WARM_UP_REQUEST = b'["return {a: b * 1.5, c: b > 30}", ["b"], [20]]'
 USUAL_SECONDS = 0.05
 """Seconds in which most code finishes."""
-_CHUNK = 65_536
+_READ_BYTES = 65_536
 
 
 class Interpreter:
     """A prepared interpreter: created before the fork, used once after it."""
 
-    def __init__(self, memory: int, output: int) -> None:
+    def __init__(self, memory_bytes: int, output_bytes: int) -> None:
         self._context = quickjs.Context()
-        self._output = output
-        self._context.set_memory_limit(memory)
+        self._output_bytes = output_bytes
+        self._context.set_memory_limit(memory_bytes)
         self._context.eval(_PRELUDE.read_text())
         self._begin = self._context.get("begin")
         self._outcome = self._context.get("outcome")
         self._context.eval("delete globalThis.begin; delete globalThis.outcome; undefined")
 
-    def warm(self) -> None:
+    def warm_up(self) -> None:
         """Run a small script after the fork, so that user code finds copied memory pages.
 
         Copying the pages takes longer than most runs.
         """
-        self.answer(_WARM_UP, 1.0)
+        self.evaluate(_WARM_UP_REQUEST, 1.0)
 
-    def answer(self, request: bytes, seconds: float) -> bytes:
+    def evaluate(self, request: bytes, seconds: float) -> bytes:
         """Return `R` and the result as JSON, or `E` and the reason.
 
         This time limit is for the processor. The caller also limits the elapsed time, which ends
@@ -66,101 +66,107 @@ class Interpreter:
             self._begin(request.decode())
             while (outcome := self._outcome()) is None:
                 if time.monotonic() > until:
-                    return _failure("took too long")
+                    return _encode_failure("took too long")
                 if not self._context.execute_pending_job():
-                    return _failure("the returned promise never resolves")
+                    return _encode_failure("the returned promise never resolves")
         except quickjs.JSException as error:
-            return _reason(error)
+            return _describe_error(error)
         except MemoryError:
-            return _failure("needs too much memory")
+            return _encode_failure("needs too much memory")
         except UnicodeDecodeError:  # the error has half of a surrogate pair
-            return _failure("raised text that is not Unicode")
+            return _encode_failure("raised text that is not Unicode")
         answer = str(outcome).encode(errors="replace")
-        return answer if len(answer) <= self._output else _failure("the result is too large")
+        return (
+            answer
+            if len(answer) <= self._output_bytes
+            else _encode_failure("the result is too large")
+        )
 
 
-def _reason(error: Exception) -> bytes:
+def _describe_error(error: Exception) -> bytes:
     """Return the reason of a QuickJS error; the prelude reports errors of user code."""
     text = str(error).partition("\n")[0]
     if "interrupted" in text:
-        return _failure("took too long")
+        return _encode_failure("took too long")
     if "out of memory" in text or text == "null":
-        return _failure("needs too much memory")
-    return _failure(text)
+        return _encode_failure("needs too much memory")
+    return _encode_failure(text)
 
 
-def _failure(text: str) -> bytes:
+def _encode_failure(text: str) -> bytes:
     return b"E" + text.encode(errors="replace")
 
 
 class RunProcess(NamedTuple):
-    """A process for one run."""
+    """A child process for one run, and the worker's ends of its pipes."""
 
     pid: int
-    requests: int
-    answers: int
+    request_fd: int
+    answer_fd: int
 
 
-def main(memory: int, output: int) -> None:
+def main(memory_bytes: int, output_bytes: int) -> None:
     """Handle requests from standard input until it is closed."""
     end_with_parent()
     lower_priority()
-    load_extension()  # before a child loses access to files
-    interpreter = Interpreter(memory, output)
+    import_cel_extension()  # before a child loses access to files
+    interpreter = Interpreter(memory_bytes, output_bytes)
     while True:
-        child = _fork(interpreter, memory)
+        child = _fork_run_process(interpreter, memory_bytes)
         request = read_frame(0)
         if request is None:
             return
-        write_frame(1, _answer(child, request, output))
-        _end(child)
+        write_frame(1, _request_child(child, request, output_bytes))
+        _end_child(child)
 
 
-def _fork(interpreter: Interpreter, memory: int) -> RunProcess:
-    their_requests, requests = os.pipe()
-    answers, their_answers = os.pipe()
+def _fork_run_process(interpreter: Interpreter, memory_bytes: int) -> RunProcess:
+    child_request_fd, request_fd = os.pipe()
+    answer_fd, child_answer_fd = os.pipe()
     pid = os.fork()
     if pid:
-        os.close(their_requests)
-        os.close(their_answers)
-        return RunProcess(pid, requests, answers)
+        os.close(child_request_fd)
+        os.close(child_answer_fd)
+        return RunProcess(pid, request_fd, answer_fd)
     try:
         end_with_parent()
-        for descriptor in (0, 1, 2, requests, answers):
+        for descriptor in (0, 1, 2, request_fd, answer_fd):
             os.close(descriptor)
-        confine_process(2 * memory)
-        interpreter.warm()
-        _run(interpreter, their_requests, their_answers)
+        confine_process(2 * memory_bytes)
+        interpreter.warm_up()
+        _handle_request(interpreter, child_request_fd, child_answer_fd)
     finally:
         os._exit(0)
 
 
-def _run(interpreter: Interpreter, requests: int, answers: int) -> None:
+def _handle_request(interpreter: Interpreter, request_fd: int, answer_fd: int) -> None:
     """Handle one request in a child."""
-    request = read_frame(requests)
+    request = read_frame(request_fd)
     if request is not None:
-        (seconds,) = SECONDS.unpack_from(request)
-        kind, content = request[SECONDS.size :][:1], request[SECONDS.size + 1 :]
+        (seconds,) = TIME_LIMIT_HEADER.unpack_from(request)
+        kind, content = request[TIME_LIMIT_HEADER.size :][:1], request[TIME_LIMIT_HEADER.size + 1 :]
         done = (
             _evaluate_condition(content)
-            if kind == CONDITION
-            else interpreter.answer(content, seconds)
+            if kind == CEL_REQUEST
+            else interpreter.evaluate(content, seconds)
         )
-        write_frame(answers, done)
+        write_frame(answer_fd, done)
 
 
-def _answer(child: RunProcess, request: bytes, output: int) -> bytes:
+def _request_child(child: RunProcess, request: bytes, output_bytes: int) -> bytes:
     """Return the response of a child, or how it ended."""
-    (seconds,) = SECONDS.unpack_from(request)
+    (seconds,) = TIME_LIMIT_HEADER.unpack_from(request)
     try:
-        write_frame(child.requests, request)
-        answer = _read_answer(child, time.monotonic() + seconds + GRACE, output)
+        write_frame(child.request_fd, request)
+        answer = _read_answer(
+            child, time.monotonic() + seconds + ELAPSED_GRACE_SECONDS, output_bytes
+        )
     except BrokenPipeError:
         answer = None
     return answer if answer is not None else b"E" + _describe_end(child.pid)
 
 
-def _read_answer(child: RunProcess, until: float, maximum: int) -> bytes | None:
+def _read_answer(child: RunProcess, until: float, max_bytes: int) -> bytes | None:
     """Read the frame of a child, which user code may have written.
 
     Returns None if the child ended first.
@@ -169,12 +175,15 @@ def _read_answer(child: RunProcess, until: float, maximum: int) -> bytes | None:
     while len(content) < FRAME_HEADER.size or len(content) < _frame_size(content):
         if not _wait_readable(child, until):
             return b"Etook too long"
-        more = os.read(child.answers, _CHUNK)
+        more = os.read(child.answer_fd, _READ_BYTES)
         if not more:
             return None
         content += more
-        if len(content) >= FRAME_HEADER.size and _frame_size(content) > FRAME_HEADER.size + maximum:
-            return _failure("the result is too large")
+        if (
+            len(content) >= FRAME_HEADER.size
+            and _frame_size(content) > FRAME_HEADER.size + max_bytes
+        ):
+            return _encode_failure("the result is too large")
     return content[FRAME_HEADER.size : _frame_size(content)]
 
 
@@ -184,7 +193,7 @@ def _wait_readable(child: RunProcess, until: float) -> bool:
     After `USUAL_SECONDS` the child gets only idle processor time.
     """
     for seconds in (USUAL_SECONDS, max(0.0, until - time.monotonic())):
-        if select.select([child.answers], [], [], seconds)[0]:
+        if select.select([child.answer_fd], [], [], seconds)[0]:
             return True
         use_idle_time(child.pid)
     return False
@@ -196,7 +205,7 @@ def _frame_size(content: bytes) -> int:
 
 
 def _describe_end(pid: int) -> bytes:
-    """Return why a child closed its pipe; `_end` collects the process."""
+    """Return why a child closed its pipe; `_end_child` collects the process."""
     exit_info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     if exit_info is None or exit_info.si_code == os.CLD_EXITED:
         return b"ended without a result"
@@ -205,9 +214,9 @@ def _describe_end(pid: int) -> bytes:
     return f"was ended by {signal.Signals(exit_info.si_status).name}".encode()
 
 
-def _end(child: RunProcess) -> None:
-    os.close(child.requests)
-    os.close(child.answers)
+def _end_child(child: RunProcess) -> None:
+    os.close(child.request_fd)
+    os.close(child.answer_fd)
     os.kill(child.pid, signal.SIGKILL)
     os.waitpid(child.pid, 0)
 
@@ -216,7 +225,7 @@ def _evaluate_condition(request: bytes) -> bytes:
     """Return `R` and the value of a CEL condition as JSON, or `E` and the reason."""
     text, variables = json.loads(request)
     try:
-        return b"R" + json.dumps(evaluate(text, variables), default=str).encode()
+        return b"R" + json.dumps(evaluate_cel(text, variables), default=str).encode()
     except CelFailed as error:
         return b"E" + str(error).encode(errors="replace")
     except (MemoryError, RecursionError):

@@ -185,4 +185,4 @@ class DeployedFlowIndex(DeploymentObserver):
 
 def list_listened_keys(flow: DeployedFlow) -> list[str]:
     """Return the entity keys that a flow listens to; raise `ValidationError`."""
-    return convert_parameters(EventListenerParameters, flow.parameters).entity_keys()
+    return convert_parameters(EventListenerParameters, flow.parameters).list_entity_keys()

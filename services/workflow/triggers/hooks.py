@@ -42,8 +42,13 @@ from services.workflow.flows.deployment import starts_with_trigger
 from services.workflow.flows.model import DeploymentObserver, Flow
 from services.workflow.flows.store import FlowStore
 from services.workflow.graph.design import DesignNode
-from services.workflow.nodes.http_in import HttpIn, HttpInParameters, list_shapes, split_path
-from services.workflow.nodes.parameters import convert_parameters, read_if_valid
+from services.workflow.nodes.http_in import (
+    HttpIn,
+    HttpInParameters,
+    list_matching_shapes,
+    split_path,
+)
+from services.workflow.nodes.parameters import convert_if_valid, convert_parameters
 from services.workflow.nodes.triggers import Trigger, TriggerInput, TriggerParameters
 from services.workflow.runs.model import Cause, DeployedFlow
 from services.workflow.triggers.deployed_flows import DeployedFlowStore
@@ -75,7 +80,7 @@ class FlowServices(DeploymentObserver):
         """
         if entry.component_name != Trigger.name:
             return
-        parameters = read_if_valid(TriggerParameters, entry.data.parameters)
+        parameters = convert_if_valid(TriggerParameters, entry.data.parameters)
         if parameters is not None:
             service = PutFlowService(
                 tenant=flow.tenant,
@@ -286,9 +291,11 @@ class HookCaller:
         if not split_path(path) or not await self._hooks.has_addresses(tenant):
             raise MalformedRequest("no flow has this address", field="url")
         runs = []
-        for flow in await self._hooks.list_by_address(tenant, method, list_shapes(path)):
+        for flow in await self._hooks.list_by_address(tenant, method, list_matching_shapes(path)):
             parameters = convert_parameters(HttpInParameters, flow.parameters)
-            variables = parameters.address.variables(path) if parameters.address else {}
+            variables = (
+                parameters.parsed_address.read_variables(path) if parameters.parsed_address else {}
+            )
             entered = self._entry.build_output(
                 parameters, {**request_input, "pathParam": variables}
             )
@@ -304,10 +311,10 @@ class HookCaller:
 
 def _parse_method_and_shape(parameters: Mapping[str, Any] | None) -> tuple[str, str] | None:
     """Return method and shape of an entry's address; None without a valid one."""
-    entry_parameters = read_if_valid(HttpInParameters, parameters)
-    if entry_parameters is None or entry_parameters.address is None:
+    entry_parameters = convert_if_valid(HttpInParameters, parameters)
+    if entry_parameters is None or entry_parameters.parsed_address is None:
         return None
-    return entry_parameters.method, entry_parameters.address.shape
+    return entry_parameters.method, entry_parameters.parsed_address.shape
 
 
 def hash_token(token: str) -> bytes:

@@ -10,7 +10,7 @@ from services.workflow.engine.runner import Engine
 from services.workflow.entities import Entities
 from services.workflow.flows.model import DeploymentObserver
 from services.workflow.flows.store import FlowStore
-from services.workflow.nodes.wiring import Nodes
+from services.workflow.nodes.wiring import NodeTypes
 from services.workflow.triggers.deployed_flows import (
     FLOWS_TOPIC,
     DeployedFlowIndex,
@@ -66,7 +66,7 @@ def wire_stores(clients: Clients, *, entities: Entities, flows: FlowStore) -> Tr
 
 
 def wire_triggers(
-    clients: Clients, *, nodes: Nodes, engine: Engine, stores: TriggerStores
+    clients: Clients, *, nodes: NodeTypes, engine: Engine, stores: TriggerStores
 ) -> Triggers:
     """Construct the triggers, and offer `call_flow` on the bus."""
     caller, index = FlowCaller(stores.deployed, engine), stores.index

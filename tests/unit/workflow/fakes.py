@@ -12,8 +12,8 @@ from services.workflow.nodes.base import (
     BranchChoice,
     Entry,
     NodeContext,
+    NodeRegistry,
     PaletteGroup,
-    Registry,
     Step,
 )
 from services.workflow.nodes.parameters import Parameters
@@ -54,7 +54,7 @@ class Work(Step[PlayedParameters]):
         self.ran.append((context.node_id, body))
         self.contexts.append(context)
         if parameters.text is not None:
-            return context.resolve(parameters.text)
+            return context.resolve_references(parameters.text)
         if context.node_id in self.does:
             found = self.does[context.node_id](context, body)
             return await found if asyncio.iscoroutine(found) else found
@@ -85,7 +85,7 @@ class Fork(Step[PlayedParameters]):
     repeatable = True
     forks = True
 
-    def handles(self, parameters: PlayedParameters) -> list[str]:
+    def list_handles(self, parameters: PlayedParameters) -> list[str]:
         """Left and right."""
         return ["left", "right"]
 
@@ -101,7 +101,7 @@ class Flow:
 
     def __init__(self, edges: str, **parameters: dict[str, Any]) -> None:
         self.work, self.harm, self.answer = Work(), Harm(), Answer()
-        self.registry = Registry([Begin(), self.work, self.harm, self.answer, Fork()])
+        self.registry = NodeRegistry([Begin(), self.work, self.harm, self.answer, Fork()])
         pairs = [pair.split(">") for pair in edges.split()]
         names = dict.fromkeys(one.partition(":")[0] for pair in pairs for one in pair)
         self.text = json.dumps(

@@ -9,12 +9,12 @@ from libs.common.contracts.mqtt import LivePages, LoginRef
 from libs.common.errors import Unavailable
 from libs.common.identity import OWN_CONSOLE, Kind, Principal
 from services.workflow.components.catalogue import (
-    CONSOLE_ACCEPTS,
-    V1_1_STARTS,
-    Editors,
+    CONSOLE_ACCEPT_HEADER,
+    V1_1_START_NODES,
+    ConsoleEditors,
     build_catalogue,
 )
-from services.workflow.components.reference import node_types
+from services.workflow.components.reference import iterate_node_types
 
 
 @dataclass
@@ -33,23 +33,23 @@ class FakeRpc:
 async def offered(client: str, accept: str, *, live_pages: bool | None) -> bool:
     """Whether the palette has `httpIn`; nodes after the start are always there."""
     user = Principal(Kind.USER, "default", "1", family="family 1", client=client)
-    rpc, nodes = FakeRpc(live_pages), list(node_types())
-    starts = await Editors(rpc).list_start_nodes(user, accept)  # type: ignore[arg-type]
+    rpc, nodes = FakeRpc(live_pages), list(iterate_node_types())
+    starts = await ConsoleEditors(rpc).list_start_nodes(user, accept)  # type: ignore[arg-type]
     groups = build_catalogue(nodes, starts)  # type: ignore[arg-type]
     assert {"httpRequest", "output"} <= {node.name for node in groups["external"]}
     names = {node.name for node in groups["entry"]}
-    assert names >= V1_1_STARTS
+    assert names >= V1_1_START_NODES
     return "httpIn" in names
 
 
 @pytest.mark.parametrize(
     ("client", "accept", "live_pages", "expected"),
     [
-        ("iab", CONSOLE_ACCEPTS, False, False),
-        ("iab", CONSOLE_ACCEPTS, True, True),
-        ("iab", CONSOLE_ACCEPTS, None, True),
+        ("iab", CONSOLE_ACCEPT_HEADER, False, False),
+        ("iab", CONSOLE_ACCEPT_HEADER, True, True),
+        ("iab", CONSOLE_ACCEPT_HEADER, None, True),
         ("iab", "*/*", False, True),
-        (OWN_CONSOLE, CONSOLE_ACCEPTS, False, True),
+        (OWN_CONSOLE, CONSOLE_ACCEPT_HEADER, False, True),
     ],
     ids=["v1.1", "v1.3", "auth is away", "a program", "own console"],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.http import outgoing
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.http import MAX_BODY, HttpRequest, OutgoingHttp
+from services.workflow.outgoing.http import MAX_BODY_BYTES, HttpRequest, OutgoingHttp
 from tests.integration.workflow.outgoing.conftest import LOCAL, TEXT
 
 
@@ -159,9 +159,9 @@ async def test_headers_that_would_change_the_message_are_refused(website, header
 
 async def test_size_and_time_are_limited(website):
     """An answer of a MiB is read; more, or one without an end, is not."""
-    answer = await send(f"{website.url}/large?size={MAX_BODY}")
-    assert len(answer.body) == MAX_BODY
-    for path in (f"large?size={MAX_BODY + 1}", "never", "encoded/gzip/bomb"):
+    answer = await send(f"{website.url}/large?size={MAX_BODY_BYTES}")
+    assert len(answer.body) == MAX_BODY_BYTES
+    for path in (f"large?size={MAX_BODY_BYTES + 1}", "never", "encoded/gzip/bomb"):
         answer = await send(f"{website.url}/{path}")
         assert (answer.status, answer.body) == (200, b"")
         assert answer.fault == "the body must have at most 1048576 bytes"
@@ -219,7 +219,7 @@ async def test_a_name_that_no_host_can_have_is_a_reason(host):
     """Also when the request is only judged, in a dry run."""
     async with OutgoingHttp(LOCAL) as http:
         with pytest.raises(NodeFailed, match="was not found"):
-            await http.check(HttpRequest(method="GET", url=f"http://{host}/"), 10)
+            await http.check_request(HttpRequest(method="GET", url=f"http://{host}/"), 10)
 
 
 async def test_a_server_that_does_not_answer_is_given_up(unused_port_that_listens):

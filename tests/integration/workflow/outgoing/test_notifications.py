@@ -227,7 +227,7 @@ async def test_no_more_wait_than_may(
     workflow: Workflow, website: Web, monkeypatch: pytest.MonkeyPatch
 ):
     """The others are counted."""
-    monkeypatch.setattr(store, "MAX_WAITING", 2)
+    monkeypatch.setattr(store, "MAX_WAITING_NOTICES", 2)
     hook = {"webhook": {"url": f"{website.url}/status/200"}, "digest_minutes": 60}
     await workflow.admin().done("PUT", PATH, hook)
     await workflow.bus.publish([event() for _ in range(5)])
@@ -244,7 +244,7 @@ async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
     workflow: Workflow, monkeypatch: pytest.MonkeyPatch
 ):
     """Waiting notices are bounded, and a repetition adds nothing."""
-    monkeypatch.setattr(store, "MAX_WAITING", 3)
+    monkeypatch.setattr(store, "MAX_WAITING_NOTICES", 3)
     notices: Any = store.NotificationStore(
         workflow.core.clients.mongo.database, workflow.core.clients.wakeups
     )
@@ -257,7 +257,7 @@ async def test_an_alarm_takes_as_many_operations_for_one_user_as_for_forty(
     for users in (1, 40):
         for user in range(100, 100 + users):
             one = Subscriber(id=user, tenant="crowd", login="a@b.io", settings=settings)
-            await workflow.core.sender.store.put(one)
+            await workflow.core.sender.store.save_settings(one)
         operations.clear()
         await events.store_notices(notices, "crowd", [event().payload])
         took.append(Counter(operations))
@@ -275,17 +275,17 @@ async def test_a_claim_keeps_other_processes_away_until_it_expires(workflow: Wor
     one = workflow.core.sender.store
     settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
     late = now_ms() + 3_600_000
-    await one.put(Subscriber(id=200, tenant="t", login="a@b.io", settings=settings))
+    await one.save_settings(Subscriber(id=200, tenant="t", login="a@b.io", settings=settings))
     subscribers = workflow.core.clients.mongo.database["alarm_notifications"]
     await subscribers.update_one({"_id": 200}, {"$set": {"due.WEBHOOK": late}})
-    assert await one.claim(200, "WEBHOOK", late - 1, late + 9) is None
+    assert await one.claim_delivery(200, "WEBHOOK", late - 1, late + 9) is None
     assert await one.list_due(late) == [("t", 200, "WEBHOOK")]
-    assert await one.claim(200, "WEBHOOK", late, late + 9) is not None
+    assert await one.claim_delivery(200, "WEBHOOK", late, late + 9) is not None
     await subscribers.update_one({"_id": 200}, {"$set": {"due.WEBHOOK": late}})
-    assert await one.claim(200, "WEBHOOK", late + 8, late + 20) is None
+    assert await one.claim_delivery(200, "WEBHOOK", late + 8, late + 20) is None
     assert await one.list_due(late + 8) == []
-    assert await one.claim(200, "WEBHOOK", late + 9, late + 20) is not None
-    await one.finish(200, "WEBHOOK")
+    assert await one.claim_delivery(200, "WEBHOOK", late + 9, late + 20) is not None
+    await one.finish_delivery(200, "WEBHOOK")
     assert await one.list_due(late + 50) == []
 
 
@@ -293,7 +293,7 @@ async def test_notices_of_the_previous_version_are_delivered(workflow: Workflow)
     """The contract migration makes them due; the user is deleted."""
     database = workflow.core.clients.mongo.database
     settings = Notifications(webhook=WebhookChannel(url="http://127.0.0.1/"))
-    await workflow.core.sender.store.put(
+    await workflow.core.sender.store.save_settings(
         Subscriber(id=300, tenant="t", login="a@b.io", settings=settings)
     )
     old = {"_id": "e.300.WEBHOOK", "tenant": "t", "user": 300, "channel": "WEBHOOK", "due": 1}
@@ -317,7 +317,7 @@ async def test_secrets_are_sealed_and_hidden(workflow: Workflow):
     await user.done("PUT", PATH, shown)
     found = await workflow.core.sender.store.find("default", 7)
     assert found is not None
-    opened = workflow.core.sender.settings.decrypt(found)
+    opened = workflow.core.sender.settings.decrypt_settings(found)
     assert opened.webhook is not None
     assert opened.webhook.secret == "s3cret"
     shown["webhook"]["url"] = "https://two.example/x"

@@ -115,7 +115,7 @@ async def test_syntax_is_judged_and_nothing_runs(sandbox, language, code, reason
 async def test_too_much_is_not_handed_over(sandbox, language, code):
     """Arguments and code of more than a MiB are refused before they cost anything."""
     with pytest.raises(NodeFailed, match="at most 1048576 bytes"):
-        await sandbox.run(OWNER, language, code, {"big": "x" * CodeLimits().given}, 1)
+        await sandbox.run(OWNER, language, code, {"big": "x" * CodeLimits().input_bytes}, 1)
 
 
 async def test_one_run_leaves_nothing_to_the_next():

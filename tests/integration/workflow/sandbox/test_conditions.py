@@ -7,7 +7,7 @@ from services.workflow.errors import NodeFailed
 from services.workflow.nodes.base import NodeContext
 from services.workflow.nodes.choice import Choice, ChoiceParameters
 from services.workflow.runs.model import FlowOwner
-from services.workflow.sandbox.runner import LANGUAGES, Sandbox
+from services.workflow.sandbox.runner import LANGUAGES_BY_NAME, Sandbox
 
 OWNER = FlowOwner("t", 1)
 
@@ -78,4 +78,4 @@ async def test_a_choice_sends_such_conditions_away(text: str):
 
 async def test_code_nodes_have_no_cel():
     """It is the language of conditions."""
-    assert "cel" not in LANGUAGES
+    assert "cel" not in LANGUAGES_BY_NAME

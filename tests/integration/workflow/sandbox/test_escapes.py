@@ -218,7 +218,7 @@ async def test_others_are_served_meanwhile():
 
 async def test_a_tenant_that_fills_the_sandbox_is_refused_alone(monkeypatch):
     """Thousands of concurrent nodes delay no other tenant."""
-    monkeypatch.setattr("services.workflow.sandbox.runner.MAX_WAITING", 8)
+    monkeypatch.setattr("services.workflow.sandbox.runner.MAX_WAITING_RUNS", 8)
     async with Sandbox(2) as sandbox:
         runs = [sandbox.run(OWNER, "js", "return 1", {}, 1) for _ in range(20)]
         mine = asyncio.gather(*runs, return_exceptions=True)

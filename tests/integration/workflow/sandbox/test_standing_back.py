@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from libs.common.sandbox.confine import LINUX, NICENESS
-from services.workflow.sandbox.limits import SCRIPT, CodeLimits
+from services.workflow.sandbox.limits import JAVASCRIPT_REQUEST, CodeLimits
 from services.workflow.sandbox.scripts import WorkerProcesses
 
 GROUPED = Path("/proc/self/autogroup").exists()
@@ -36,7 +36,7 @@ async def test_code_that_computes_for_long_gets_idle_time() -> None:
     """After a moment its processor counts as free for everybody else."""
     async with WorkerProcesses(1, CodeLimits()) as processes:
         spinning = asyncio.ensure_future(
-            processes.request(SCRIPT + b'["for (;;) {}", [], []]', 5.0)
+            processes.request(JAVASCRIPT_REQUEST + b'["for (;;) {}", [], []]', 5.0)
         )
         while not processes._alive:
             await asyncio.sleep(0.01)
@@ -61,7 +61,7 @@ async def _of_a_child(worker: int) -> int:
 async def test_workers_and_their_runs_stand_back() -> None:
     """In their session, and with their session where sessions share the processor."""
     async with WorkerProcesses(1, CodeLimits()) as processes:
-        await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
+        await processes.request(JAVASCRIPT_REQUEST + b'["return 1", [], []]', 1.0)
         (worker,) = [process.pid for process in processes._alive]
         assert await _of_a_child(worker) == NICENESS == _niceness(worker)
         if GROUPED:
@@ -72,5 +72,5 @@ async def test_workers_start_when_code_needs_them() -> None:
     """A service without code in its flows has no such process."""
     async with WorkerProcesses(2, CodeLimits()) as processes:
         assert not processes._alive
-        await processes.request(SCRIPT + b'["return 1", [], []]', 1.0)
+        await processes.request(JAVASCRIPT_REQUEST + b'["return 1", [], []]', 1.0)
         assert len(processes._alive) == 1

@@ -5,13 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.workflow.expressions import cel
-from services.workflow.expressions.cel import CelFailed, compile_cel, evaluate
-from services.workflow.expressions.conditions import OPERATORS, ConditionFailed, compare
+from services.workflow.expressions.cel import CelFailed, compile_cel, evaluate_cel
+from services.workflow.expressions.conditions import (
+    COMPARISONS_BY_OPERATOR,
+    ConditionFailed,
+    compare,
+)
 from services.workflow.expressions.references import (
     ReferenceInvalid,
     ReferenceMissing,
     find_references,
-    resolve,
+    resolve_references,
     split_references,
 )
 
@@ -48,7 +52,7 @@ OUTPUTS = {
 )
 def test_a_reference_is_replaced_by_its_value(text, expected):
     """A pure reference keeps its type; in a text it becomes text."""
-    assert expected == resolve(text, OUTPUTS)
+    assert expected == resolve_references(text, OUTPUTS)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_a_reference_is_replaced_by_its_value(text, expected):
 def test_a_reference_to_nothing_names_it(text, named):
     """The error of the node contains the reference."""
     with pytest.raises(ReferenceMissing, match=named):
-        resolve(text, OUTPUTS)
+        resolve_references(text, OUTPUTS)
 
 
 @pytest.mark.parametrize(
@@ -147,8 +151,8 @@ def test_operators_compare_as_documented(operator, left, right, expected):
 
 def test_all_twelve_operators_are_tried():
     """The operators are the same as in editors."""
-    assert {case[0] for case in CASES} == set(OPERATORS)
-    assert len(OPERATORS) == 12
+    assert {case[0] for case in CASES} == set(COMPARISONS_BY_OPERATOR)
+    assert len(COMPARISONS_BY_OPERATOR) == 12
 
 
 @pytest.mark.parametrize(
@@ -163,7 +167,7 @@ def test_comparing_incompatible_values_is_an_error(operator, left, right):
 
 def test_cel_reads_outputs_and_the_body():
     """The variables are those of references."""
-    found = evaluate(
+    found = evaluate_cel(
         "properties.n1.t > 20.0 && body.name in ['a', 'b']",
         {"properties": OUTPUTS, "body": {"name": "a"}},
     )
@@ -211,7 +215,7 @@ def test_cel_that_cannot_be_taken_says_why(text, reason):
 def test_cel_without_a_value_is_a_fault_of_the_expression(text, reason):
     """All errors of the library become `CelFailed`."""
     with pytest.raises(CelFailed, match=f"has no value: .*{reason}"):
-        evaluate(text, {"body": {"l": [1, 2], "i": 2**63 - 1, "s": "x"}})
+        evaluate_cel(text, {"body": {"l": [1, 2], "i": 2**63 - 1, "s": "x"}})
 
 
 def test_any_exception_of_the_library_is_a_fault(monkeypatch):
@@ -223,4 +227,4 @@ def test_any_exception_of_the_library_is_a_fault(monkeypatch):
 
     monkeypatch.setattr(cel, "compile_cel", lambda text: Program())
     with pytest.raises(CelFailed, match="has no value: AttributeError"):
-        evaluate("x", {})
+        evaluate_cel("x", {})

@@ -6,7 +6,7 @@ import pytest
 
 from services.workflow.graph.design import DesignInvalid
 from services.workflow.graph.plan import Plan, compile_design
-from services.workflow.nodes.base import Registry
+from services.workflow.nodes.base import NodeRegistry
 from services.workflow.nodes.choice import Choice
 from services.workflow.nodes.entities import EntitySelector
 from services.workflow.nodes.output import Output
@@ -23,7 +23,7 @@ from tests.integration.workflow.designs import (
 )
 
 SELECT = "entitySelector"
-REGISTRY = Registry([Trigger(), Choice(None), EntitySelector(None), Output()])  # type: ignore[arg-type]
+REGISTRY = NodeRegistry([Trigger(), Choice(None), EntitySelector(None), Output()])  # type: ignore[arg-type]
 
 
 def chain(*ids: str) -> list:
@@ -202,7 +202,7 @@ def test_a_plan_contains_parameters_and_edges():
     assert plan.entry.id == "start"
     outgoing_edges = [(edge.target, edge.handle) for edge in plan.nodes["fork"].outgoing_edges]
     assert outgoing_edges == [("a", "yes"), ("b", "else")]
-    assert plan.nodes["b"].incoming == 2
+    assert plan.nodes["b"].incoming_edge_count == 2
     assert plan.nodes["a"].parameters.entities == [HOT]
     assert plan.nodes["a"].name == "A"
 

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from libs.common.contracts.entities import EntityValues, UpdateOutcome
-from services.workflow.errors import NodeFailed, NotKnown
-from services.workflow.expressions.cel import CelFailed, evaluate
+from services.workflow.errors import NodeFailed, ValueUnknown
+from services.workflow.expressions.cel import CelFailed, evaluate_cel
 from services.workflow.nodes.base import BranchChoice, NodeContext, SampleOutput
 from services.workflow.nodes.choice import Choice, ChoiceParameters
 from services.workflow.nodes.entities import (
@@ -129,7 +129,7 @@ async def test_conditions_are_joined_as_the_branch_says():
 async def test_an_empty_comparison_is_named_before_any_run(condition, side):
     """A left side always, a number on the right where numbers are compared; empty texts are."""
     raw = {"choice": {"when": [branch("a", YES), branch("b", YES, condition)]}}
-    found = await Choice(None).check_constants("t", msgspec.convert(raw, ChoiceParameters))
+    found = await Choice(None).find_constant_faults("t", msgspec.convert(raw, ChoiceParameters))
     where = "choice.when[1].conditions[1].expressionValue"
     assert [entry.field for entry in found] == ([f"{where}.{side}"] if side else [])
 
@@ -151,7 +151,7 @@ async def test_a_cel_expression_without_a_value_is_named_with_its_node(heavy):
     class Code:
         async def run(self, owner, language, code, arguments, seconds):
             try:
-                return evaluate(code, arguments)
+                return evaluate_cel(code, arguments)
             except CelFailed as error:
                 raise NodeFailed(f"code: {error}") from error
 
@@ -271,7 +271,7 @@ async def test_a_dry_run_does_not_validate_assumed_values():
     with pytest.raises(NodeFailed, match="gone"):
         await EntityAssigner(entities).run(dry, gone, None)
     deeper = EntityAssignerParameters(exchange_payload={"a": "#{properties.ask['x']}"})
-    with pytest.raises(NotKnown):
+    with pytest.raises(ValueUnknown):
         await EntityAssigner(entities).run(dry, deeper, None)
 
 

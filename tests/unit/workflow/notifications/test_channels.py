@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from deploy.local.process import PROJECT_ROOT
-from services.workflow.notifications.channels import TEXTS, NotificationChannels
+from services.workflow.notifications.channels import TEXTS_BY_LANGUAGE, NotificationChannels
 from services.workflow.notifications.store import (
     AlarmSummary,
     Language,
@@ -52,7 +52,7 @@ async def test_an_email_has_the_language_of_its_receiver(language: Any, expected
     await channels.send(user, settings, "MAIL", [ALARM], 4)
     await channels.send_test(user, settings, "MAIL")
     assert [email.subject for email in mail.sent] == expected
-    texts = TEXTS[language]
+    texts = TEXTS_BY_LANGUAGE[language]
     for text in (*texts.columns, texts.terms.get("MAJOR", "MAJOR"), texts.more.format(count=4)):
         assert text in mail.sent[1].content
     assert texts.test_content in mail.sent[2].content
@@ -62,7 +62,7 @@ def test_emails_and_console_use_the_same_words():
     """Each language of the console has texts, and the Chinese terms are its terms."""
     catalogue = (PROJECT_ROOT / "console/src/features/alarms/zh.ts").read_text()
     shown = dict(re.findall(r'"(?:severity|notify)\.(\w+)": "(.*)"', catalogue))
-    assert TEXTS["zh"].terms.items() <= shown.items()
+    assert TEXTS_BY_LANGUAGE["zh"].terms.items() <= shown.items()
     languages = (PROJECT_ROOT / "console/src/i18n/index.svelte.ts").read_text()
     (kinds,) = re.findall(r"type Language = (.*);", languages)
-    assert set(TEXTS) == set(get_args(Language)) == set(re.findall(r'"(\w+)"', kinds))
+    assert set(TEXTS_BY_LANGUAGE) == set(get_args(Language)) == set(re.findall(r'"(\w+)"', kinds))

@@ -16,7 +16,7 @@ from libs.common.contracts.names import DescribedDevice, DescribedDevices
 from libs.common.errors import Unavailable
 from libs.common.identity.functions import Function
 from services.workflow.notifications.events import store_notices
-from services.workflow.notifications.sender import CONCURRENT_DELIVERIES, NotificationSender
+from services.workflow.notifications.sender import MAX_CONCURRENT_DELIVERIES, NotificationSender
 from services.workflow.notifications.store import (
     AlarmSummary,
     ChannelFailures,
@@ -51,13 +51,15 @@ class Store:
     async def list_enabled(self, tenant: str) -> list[Subscriber]:
         return [one for one in self.subscribers.values() if one.tenant == tenant]
 
-    async def add(self, notices: Sequence[Notice]) -> None:
+    async def add_notices(self, notices: Sequence[Notice]) -> None:
         self.added.append(notices)
 
     async def list_due(self, now: int):
         return [(self.subscribers[user].tenant, user, "WEBHOOK") for user in sorted(self.ready)]
 
-    async def claim(self, user: int, channel: str, now: int, until: int) -> Subscriber | None:
+    async def claim_delivery(
+        self, user: int, channel: str, now: int, until: int
+    ) -> Subscriber | None:
         if user not in self.ready:
             return None
         self.ready.discard(user)
@@ -71,10 +73,10 @@ class Store:
             )
         ]  # fmt: skip
 
-    async def delete(self, notices: Sequence[Notice]) -> None:
+    async def delete_notices(self, notices: Sequence[Notice]) -> None:
         pass
 
-    async def finish(self, user: int, channel: str, **more: Any) -> None:
+    async def finish_delivery(self, user: int, channel: str, **more: Any) -> None:
         self.ended[user] = more
 
 
@@ -89,7 +91,7 @@ class Outside:
         self.slow: set[str] = set()
         """Tenants whose lookups hang."""
 
-    def decrypt(self, one: Subscriber) -> Notifications:
+    def decrypt_settings(self, one: Subscriber) -> Notifications:
         return one.settings
 
     async def call(self, subject: str, request: Any, answer: type) -> Any:
@@ -126,12 +128,12 @@ async def settle() -> None:
 
 async def test_webhooks_that_hang_delay_no_other_tenant():
     """A look ends before its deliveries do, and a newcomer finds a free slot."""
-    store = Store([subscriber(NOISY, user) for user in range(1, CONCURRENT_DELIVERIES * 2)])
+    store = Store([subscriber(NOISY, user) for user in range(1, MAX_CONCURRENT_DELIVERIES * 2)])
     outside = Outside()
     sender = sender_of(store, outside)
     await sender.start_due_deliveries()
     await settle()
-    assert outside.reached[NOISY] == CONCURRENT_DELIVERIES // 2
+    assert outside.reached[NOISY] == MAX_CONCURRENT_DELIVERIES // 2
 
     store.subscribers[1000] = subscriber(QUIET, 1000)
     store.ready.add(1000)
@@ -141,13 +143,13 @@ async def test_webhooks_that_hang_delay_no_other_tenant():
     assert outside.sent == {QUIET: 1}
     outside.hanging.set()
     await settle()
-    assert outside.sent[NOISY] == CONCURRENT_DELIVERIES * 2 - 1
+    assert outside.sent[NOISY] == MAX_CONCURRENT_DELIVERIES * 2 - 1
     await sender.deliveries.stop()
 
 
 async def test_lookups_that_hang_delay_no_other_tenant():
     """Messages of a crowd are prepared a few at a time."""
-    store = Store([subscriber(NOISY, user) for user in range(1, CONCURRENT_DELIVERIES)])
+    store = Store([subscriber(NOISY, user) for user in range(1, MAX_CONCURRENT_DELIVERIES)])
     outside = Outside()
     outside.slow = {NOISY}
     sender = sender_of(store, outside)

@@ -8,9 +8,9 @@ from services.workflow.notifications.store import (
     LONGEST_PAUSE,
     Notifications,
     QuietHours,
-    due_time,
-    quiet_until,
-    retry_pause,
+    compute_due_time,
+    compute_retry_pause,
+    find_quiet_end,
 )
 
 
@@ -39,18 +39,18 @@ def settings(begin: str, end: str, digest: int = 0, zone: str = "Europe/Berlin")
 def test_quiet_hours_are_those_of_the_zone(begin: str, end: str, now: str, until: str | None):
     """Over midnight, at both of their ends, and when the clock is put forward or back."""
     expected = None if until is None else at(until)
-    assert quiet_until(settings(begin, end), at(now)) == expected
+    assert find_quiet_end(settings(begin, end), at(now)) == expected
 
 
 def test_a_digest_that_is_due_in_quiet_hours_waits_for_their_end():
     """Without a digest alarms are sent at the end; without quiet hours the digest alone counts."""
     now = at("2026-01-10 20:30")
-    assert due_time(settings("22:00", "06:00"), now) == now
-    assert due_time(settings("22:00", "06:00", digest=60), now) == at("2026-01-11 05:00")
-    assert due_time(Notifications(digest_minutes=60), now) == now + timedelta(hours=1)
+    assert compute_due_time(settings("22:00", "06:00"), now) == now
+    assert compute_due_time(settings("22:00", "06:00", digest=60), now) == at("2026-01-11 05:00")
+    assert compute_due_time(Notifications(digest_minutes=60), now) == now + timedelta(hours=1)
 
 
 def test_pauses_grow_up_to_an_hour():
     """Each is twice the one before."""
-    assert [retry_pause(number).total_seconds() for number in (1, 2, 3)] == [15, 30, 60]
-    assert retry_pause(500).total_seconds() == LONGEST_PAUSE
+    assert [compute_retry_pause(number).total_seconds() for number in (1, 2, 3)] == [15, 30, 60]
+    assert compute_retry_pause(500).total_seconds() == LONGEST_PAUSE

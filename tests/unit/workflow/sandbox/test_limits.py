@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.workflow.sandbox.limits import MAX_DEPTH, CodeFailed, to_json_value
+from services.workflow.sandbox.limits import MAX_RESULT_DEPTH, CodeFailed, to_json_value
 
 
 def test_json_values_stay_and_tuples_become_lists():
@@ -41,7 +41,7 @@ def billion() -> list:
         ({"x" * 1001: 1}, "too large"),
         ([0] * 1001, "too large"),
         (billion(), "too large"),
-        (nested(MAX_DEPTH + 1), "nested at most"),
+        (nested(MAX_RESULT_DEPTH + 1), "nested at most"),
     ],
 )
 def test_an_invalid_result_is_rejected(value, reason):
@@ -53,4 +53,4 @@ def test_an_invalid_result_is_rejected(value, reason):
 def test_the_edges_are_inside():
     """64 bits, and as many lists as are allowed."""
     assert to_json_value([2**63 - 1, -(2**63)], 100) == [2**63 - 1, -(2**63)]
-    assert to_json_value(nested(MAX_DEPTH), 1000) == nested(MAX_DEPTH)
+    assert to_json_value(nested(MAX_RESULT_DEPTH), 1000) == nested(MAX_RESULT_DEPTH)

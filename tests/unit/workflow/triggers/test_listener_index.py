@@ -136,9 +136,9 @@ def test_listened_keys_are_validated(entities, keys, faults):
     At least one key, few patterns, none for everything.
     """
     parameters = EventListenerParameters(entities=entities)
-    assert len(list(parameters.faults())) == faults
+    assert len(list(parameters.find_faults())) == faults
     if keys is not None:
-        assert parameters.entity_keys() == keys
+        assert parameters.list_entity_keys() == keys
 
 
 async def test_a_tenant_has_so_many_flows_that_listen_to_one_key():

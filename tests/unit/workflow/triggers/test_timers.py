@@ -201,7 +201,7 @@ async def test_many_timers_are_claimed_a_few_at_a_time():
 def faults(**settings: Any) -> list[str]:
     """The fields at fault."""
     parameters = SimpleTimerParameters(timer_settings=TimerSettings(**settings))
-    return [fault.field.removeprefix("timerSettings.") for fault in parameters.faults()]
+    return [fault.field.removeprefix("timerSettings.") for fault in parameters.find_faults()]
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_topic_that_nobody_can_publish_to_is_a_fault(topic: str) -> None:
     except ValueError:
         assert topic == ""
         return
-    assert [fault.field for fault in parameters.faults()] == ["subscriptionTopic"]
+    assert [fault.field for fault in parameters.find_faults()] == ["subscriptionTopic"]
 
 
 def test_flows_of_other_tenants_and_of_other_topics_are_not_found() -> None:
