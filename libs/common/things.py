@@ -44,7 +44,7 @@ ALARM_STATUS_PATH, ALARM_TIME_PATH, ALARM_CONTENT_PATH = (
 DIRECT_INTEGRATION = "direct"
 """The integration of devices that connect directly to the platform."""
 GENERIC_MODEL = "generic"
-"""The model of the open product. Its TSL is empty, and its devices may report anything."""
+"""The model of a built-in product. Its TSL is empty, and its devices may report anything."""
 SYSTEM_INTEGRATION = "system"
 """The hidden integration of custom entities."""
 

@@ -24,7 +24,7 @@ LEVELS = 14
 
 
 async def open_device(oracle: Oracle) -> Device:
-    """Return a device of Mallory's open product, which can report any values."""
+    """Return Mallory's device of the product `generic`, which accepts any values."""
     application = oracle.town.mallory.application
     device = await application.add_device(model="generic")
     oracle.town.mallory.passing.append(device)

@@ -140,7 +140,7 @@ class BatchConsumer:
     batch: int = 1000
     concurrency: int = 2
     overlap_from: int = 0
-    """Minimum size of the last batch for the next one to overlap with it.
+    """The next batch is handled concurrently only if the last one had at least as many messages.
 
     Small overlapping batches cost as many writes each as large ones and slow down everything.
     """
@@ -150,7 +150,7 @@ class BatchConsumer:
     subject: str = ""
     """Filters messages by subject; empty accepts every message of the stream."""
     subjects: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    """Several such filters. Those that a function returns may change; `update` applies them."""
+    """Several such filters. Those of a function may change; `apply_subjects` applies the change."""
     from_now: bool = False
     """Skip messages that the stream received before the consumer was created."""
     ephemeral: bool = False

@@ -5,7 +5,7 @@ entries of this process. The lease holder sweeps entries that remain after a cra
 deleted only when the bus has acknowledged its entries. JetStream or the reader drops duplicates by
 message id.
 The entries of a transaction form one document per tenant: `{_id, at, tenant?, entries: [{subject,
-payload, stream, headers, id?, withdrawn?}]}`, with the fields of `UNREADABLE_FIELDS`. If one stream
+payload, stream, headers, id?, withdrawn?}]}`, and the fields of `UNREADABLE_FIELDS`. If one stream
 accepts its entries and another does not, the accepted ones become `withdrawn`.
 `publish_or_store` publishes entries, and stores only events that the bus does not accept. It is for
 changes whose own repetition publishes the entries again after a crash.
@@ -40,8 +40,8 @@ MIN_AGE_SECONDS = 2.0
 ENTRIES_PER_DOCUMENT, MAX_DOCUMENT_BYTES = 500, 4 * 1024**2
 """Maximum entries and bytes of a document; a single larger entry is allowed."""
 UNREADABLE_FIELDS = {"subject": "outbox.entries", "payload": b"", "stream": True, "headers": {}}
-"""Fields that make an entry unreadable for version 0.1, which keeps the document for a later
-one."""
+"""Fields that version 0.1 reads as one entry. No stream accepts it, so version 0.1 leaves the
+document to a later version."""
 CONCURRENT_TENANTS, DOCUMENTS_PER_STEP = 4, 20
 """Tenants that are swept concurrently, and documents per tenant and step."""
 
@@ -125,8 +125,8 @@ class Outbox:
     async def publish_or_store(self, documents: Sequence[dict[str, Any]]) -> bool:
         """Publish documents that are not stored; after a failure, store their events.
 
-        The caller sends other messages again. If the result is False, the events are not stored
-        either, and the caller sends them again too.
+        Messages that are not events are not stored: the caller must send them again. Return False
+        if the events could not be stored either: the caller must then publish all again.
         """
         failure = await self._publish_groups(documents)
         if failure is None:

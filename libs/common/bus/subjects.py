@@ -17,7 +17,7 @@ def is_token(text: str) -> bool:
 
 
 def uplink_subject(sn: str, channel: str) -> str:
-    """Return `thing.{sn}.up.{report|event|reply}`: a message from a device."""
+    """Return `thing.{sn}.up.{report|event|reply|frame}`: a message from a device."""
     return f"thing.{sn}.up.{channel}"
 
 
@@ -75,7 +75,7 @@ def alarm_event(tenant: str, device_id: int, change: str) -> str:
 
 
 def alarm_check_event(tenant: str, device_id: object) -> str:
-    """Return `event.{tenant}.look.{deviceId}`: `device` requests a check of alarm rules."""
+    """Return `event.{tenant}.look.{deviceId}`: a request to evaluate alarm rules."""
     return f"event.{tenant}.look.{device_id}"
 
 

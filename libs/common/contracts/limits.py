@@ -49,7 +49,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     dead_bytes: Limit = 16 * 1024**2
     """Bytes of rejected messages in `DEAD` per day; the rest is only counted."""
     paths: Limit = 500
-    """Distinct paths that a device of the open product may have."""
+    """Property paths of one device of the product `generic` that get an entity."""
     flows: Limit = 10_000
     key_flows: Limit = 1_000
     """Flows that listen to the same entity key."""

@@ -210,7 +210,7 @@ class HeldSlots:
 def acquire_slots(
     counts: SlotCounts, claims: Sequence[SlotLimit], tenant: str, again: float, number: int = 1
 ) -> HeldSlots:
-    """Occupy slots of every claim; raise `TooManyRequests` with `again` (s).
+    """Occupy slots of every claim; raise `TooManyRequests` to retry after `again` s.
 
     The metrics count the rejection for `tenant`, which is empty for callers without a login.
     """

@@ -1,4 +1,4 @@
-"""Endless jobs of a process: with pauses, or for all tenants, which take turns."""
+"""Endless jobs: `repeat` runs one with pauses, `take_turns` runs one for all tenants in turn."""
 
 import asyncio
 import logging

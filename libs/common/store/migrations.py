@@ -159,7 +159,7 @@ async def create_missing_collection(database: Database, name: str, **options: An
 
 
 def build_index_model(*fields: str, where: Document | None = None, **options: Any) -> IndexModel:
-    """Return an index of `fields`, of the documents that match `where`; `-at` descends."""
+    """Return an index on documents that match `where`; a field such as `-at` is descending."""
     if where is not None:
         options["partialFilterExpression"] = where
     keys = [(field.lstrip("-"), DESCENDING if field[0] == "-" else ASCENDING) for field in fields]

@@ -1,4 +1,4 @@
-"""MongoDB: the only module that imports the drivers, motor and PyMongo's async client.
+"""MongoDB: the only module that creates clients of the drivers, motor and PyMongo's async client.
 
 Motor handles most operations, with PyMongo's interface and types (`_MotorCollection`). Frequent
 reads and the writes of ingest use PyMongo's client (`Mongo.direct`): decision 0021.
@@ -336,7 +336,7 @@ class Mongo:
     async def run_in_snapshot(self, callback: Callable[[Session], Awaitable[R]]) -> R:
         """Run `callback(session)`, whose reads over `direct` see a single snapshot.
 
-        It is a transaction, because a snapshot session reads the past, which MongoDB may discard.
+        It is a transaction: MongoDB may discard the state that a snapshot session reads.
         """
         return await self.transaction(callback, direct=True)
 

@@ -35,7 +35,7 @@ class CodedCommands:
     ) -> list[CommandDownlink]:
         """Store the downlinks of a command unless it has some; return the stored ones.
 
-        Returns none when the command is closed.
+        Returns an empty list when the command is closed.
         """
         identity = {"_id": command.id}
         await self._commands.update_one(

@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 MAX_ERROR_LENGTH = 1000
 REPUBLISH_AFTER_MS = 2_000
-"""Age (ms) from which the created event of an `unpublished` command is published again. Its process
-would have marked it within half a second, so it ended, perhaps before it published the event."""
+"""Age (ms) from which the created event of an `unpublished` command is published again. A process
+marks its commands within half a second, unless it ends, perhaps before it publishes the event."""
 
 
 class _DecodedReply(NamedTuple):

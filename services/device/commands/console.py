@@ -28,7 +28,7 @@ from services.device.commands.store import CommandStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import GrantedDevices, ThingDirectory
 from services.device.things.model import Thing
-from services.device.things.schemas import DeleteDevices, DeviceResult
+from services.device.things.schemas import DeviceResult, DeviceSelection
 
 CommandOrErrorByDevice = dict[int, Command | ThingwayError]
 """The issued command or the error of each device, by device id."""
@@ -128,7 +128,7 @@ class DeviceCommands:
 Commands = NamedDependency[DeviceCommands]
 
 
-class ConfigureDevices(DeleteDevices):
+class ConfigureDevices(DeviceSelection):
     """Body of `POST /device-batch/configure`; `properties` follow the TSL."""
 
     properties: dict[str, Any]
@@ -213,7 +213,7 @@ async def find_device_commands(
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
 ) -> StreamedAnswer[Page[CommandResponse]]:
-    """Search the commands of a device; closed commands are kept for 90 days."""
+    """Search the commands of a device; closed ones expire, by default after 90 days."""
     search = data or FindCommands()
     rows, total = await device_commands.page(
         principal, device_id, search.status or (), search.skip, search.size

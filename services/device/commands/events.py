@@ -58,8 +58,8 @@ def _event_header(command: Command, event_id: str, at: datetime) -> dict[str, An
 def new_command_entries(command: Command, payload: bytes | None = None) -> list[OutboxEntry]:
     """Return the entries of a new command: its event and its MQTT messages.
 
-    Integrations deliver carried commands, which have no messages. `payload` is the encoded payload,
-    if the caller has it.
+    A command that an integration delivers has no messages. `payload` is the encoded payload, if the
+    caller has it.
     """
     messages = [] if command.carrier else command_messages(command, payload)
     if command.write_only and command.status == "PENDING":

@@ -101,7 +101,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """Whether the product's codec encodes it into downlinks."""
     downlinks: list[CommandDownlink] | None = None
     """Its downlinks; None until they are encoded."""
-    shown: list[str] = []
+    confirmed_keys: list[str] = msgspec.field(name="shown", default_factory=list)
     """Properties that the device has reported with the requested value."""
     status: TaskStatus = "PENDING"
     finished_at: datetime | None = None
@@ -113,7 +113,8 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """The key of the reply that closed it."""
     attempts: int = 0
     provisions: bool = True
-    """Whether the device may have waited for a configuration when the command was created."""
+    """Whether success marks the device as provisioned; False if it did not wait for a configuration
+    when the command was created."""
     unpublished: bool = False
     """Whether the process that stored it has not marked its first event as published."""
 

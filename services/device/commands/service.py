@@ -154,8 +154,8 @@ class CommandService:
         principal = Principal(CallerKind.APPLICATION, device.tenant, application)
         await self.issue(principal, [await self._draft_first_config(device, config)])
 
-    async def forget(self, thing_id: int) -> None:
-        """Delete the configuration of a device whose owner changes."""
+    async def delete_profile(self, thing_id: int) -> None:
+        """Delete the profile of a device whose owner changes."""
         await self.store.delete_profile(thing_id)
 
     async def _draft_first_config(self, device: Device, config: dict[str, Any]) -> CommandDraft:

@@ -103,8 +103,8 @@ class ValueSource:
     def _value_condition(self) -> dict[str, Any]:
         """Return the condition that the value exists and is no object of children.
 
-        A device of the open product may send a value in one report and an object in another. Other
-        products skip this condition, which takes a third of the time of an aggregate.
+        A device of the product `generic` may send a value in one report and an object in another.
+        Other products skip this condition, which takes a third of the time of an aggregate.
         """
         member = self.entity.member
         if member.type != "PROPERTY" and member.parent is None:

@@ -269,7 +269,7 @@ def value_attribute(spec: DataSpec) -> dict[str, Any]:
 def convert_stored_value(member: Member, value: Any) -> Any:
     """Return a stored value in the type of the entity.
 
-    ENUM keys are stored as text. Values of the open product that had several types are text. A
+    ENUM keys are stored as text. Values of the product `generic` that had several types are text. A
     value that is not a number, from a TSL version with another type, stays as it is. Elements of an
     ARRAY lack their write-only members, which another TSL version may have stored.
     """

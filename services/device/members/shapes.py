@@ -1,6 +1,6 @@
-"""Shapes: paths and types that devices of the open product reported, with MongoDB.
+"""Shapes: paths and types that devices of the product `generic` reported, with MongoDB.
 
-The TSL of the open product declares nothing. Ingest records the reported paths with a type each.
+The TSL of `generic` declares nothing. Ingest records the reported paths with a type each.
 Devices that report the same paths share one shape, and their documents name it. A shape replaces
 the TSL version: the number of a member is its position in the list, which only grows.
 

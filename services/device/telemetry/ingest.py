@@ -289,7 +289,7 @@ class Ingest:
     async def _update_state(self, batch: Batch) -> None:
         """Update shapes and latest values, then the fields that are read from these.
 
-        For the open product only properties with an entity have a latest value; history has all.
+        Devices of `generic` have latest values only of properties with an entity; history has all.
         """
         reports = [*batch.reports, *past_reports(batch.frames)]
         shapes = await self.shapes.update((report.thing, report.properties) for report in reports)

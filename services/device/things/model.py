@@ -46,7 +46,7 @@ class MemberSetKey(NamedTuple):
     model: str
     version: str
     shape: str = ""
-    """Id of the reported paths and types for the open product; then `version` is empty."""
+    """Id of the reported paths and types for the product `generic`; then `version` is empty."""
     names: str = ""
     """Names that users gave entities, as in `ListedDevice.entity_names`."""
 
@@ -92,7 +92,7 @@ class ListedDevice(msgspec.Struct, rename="camel", kw_only=True):
     model: str
     tsl_version: str
     shape: str | None = None
-    """Id of the shape of its reports (`services.device.members.shapes`), for the open product."""
+    """Id of the shape of its reports (`members.shapes`), for the product `generic`."""
     entity_names: str | None = None
     """Names that users gave its entities; see `services.device.things.thing_store`."""
     group: int | None = None
@@ -292,7 +292,7 @@ def device_document(device: Device) -> Document:
 def member_set_key(
     model: str, version: str, shape: str | None, names: str | None = None
 ) -> MemberSetKey:
-    """Return the key of a product version or, for the open product, of a shape."""
+    """Return the key of a product version or, for the product `generic`, of a shape."""
     version, shape = ("", shape or "") if model == GENERIC_MODEL else (version, "")
     return MemberSetKey(model, version, shape, names or "")
 

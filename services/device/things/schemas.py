@@ -87,10 +87,14 @@ def build_order(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tup
 DeviceIds = Annotated[list[Id], msgspec.Meta(max_length=1000)]
 
 
-class DeleteDevices(msgspec.Struct):
-    """Body of `POST /device/batch-delete`."""
+class DeviceSelection(msgspec.Struct):
+    """Base of bodies that select devices by id."""
 
     device_id_list: DeviceIds
+
+
+class DeleteDevices(DeviceSelection):
+    """Body of `POST /device/batch-delete`."""
 
 
 class DeviceResult(console.ResponseModel, kw_only=True):

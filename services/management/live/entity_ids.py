@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 CACHE_SECONDS = 60.0
 """Seconds for which a number is cached."""
 MISSING_CACHE_SECONDS = 5.0
-"""Seconds for which a missing number is cached: devices of the open product get numbers when they
-report."""
+"""Seconds for which a missing number is cached: devices of the product `generic` get numbers when
+they report."""
 MAX_CACHED_SCOPES = 20_000
 """Maximum products and things whose numbers are cached."""
 

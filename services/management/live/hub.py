@@ -4,8 +4,9 @@ Sockets with the same subscription form an audience, for which a change is selec
 once. Audiences are found by key, so that the cost depends on the keys of a change and not on the
 number of sockets. Duplicate events are recognized by their id.
 
-Most subscriptions need no request to `device`, because an event contains the ids for checks of
-device grants. `device` is called only for ids, and for keys of users with grants of entities.
+Most subscriptions need no request to `device`, because events contain the ids for checks of device
+grants. `device` is called only for subscriptions by id, and for users with grants of single
+entities.
 Twice a second, the tokens of all sockets and the access versions of their tenants are read from
 Redis. This detects every way in which a token can end, without notifications.
 """

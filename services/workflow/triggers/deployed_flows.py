@@ -5,8 +5,8 @@ deployed}`. `deployed` is JSON, because parameters may have names that documents
 `deployment_changes`: `{flow, at}`, one per change, kept for an hour.
 
 Replicas wake each other to read changes. A change stream would make MongoDB read all writes,
-including runs and history. The index also reloads all deployments
-periodically, for changes by replicas of an earlier version and tenants that moved in.
+including runs and history. The index also reloads all deployments periodically, for changes by
+replicas of an earlier version, and for restored tenants.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
 """Starts runs for events: one run of each flow that listens to its values.
 
 While the tenant has no room for runs, its events are delayed: the bus redelivers them later. The
-bus limits pending events of the consumer as a whole, so a tenant may delay at most as many events
-as remain for the others.
+bus limits pending events of the whole consumer. Tenants therefore share `MAX_DELAYED_EVENTS`: a
+single tenant delays at most half of them, two tenants a third each, and so on.
 """
 
 import asyncio

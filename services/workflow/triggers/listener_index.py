@@ -1,7 +1,7 @@
 """Index of the flows that listen to an entity key. No I/O.
 
 Patterns with `*` are indexed by the text before the first and after the last `*`. A key is looked
-up once per pair of lengths, so thousands of patterns cost no more than one.
+up once for each pair of lengths of these texts, and not for each pattern.
 """
 
 from collections import Counter, defaultdict

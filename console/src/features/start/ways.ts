@@ -50,7 +50,7 @@ function sampleNumber({ validator, dataType }: DataSpec): number {
   return dataType === "FLOAT" || dataType === "DOUBLE" ? Math.round(middle * 10) / 10 : Math.floor(middle);
 }
 
-/** A report that the TSL takes: its first few scalar properties; of the open product anything will do. */
+/** A report that the TSL takes: its first few scalar properties; of the product `generic` anything will do. */
 export function sampleReport(tsl: TslDocument | undefined): Record<string, unknown> {
   const readable = tree(tsl?.properties).filter((one) => one.readable);
   const plain = readable.filter(({ spec }) => spec.dataType !== "STRUCT" && spec.dataType !== "ARRAY");

@@ -200,7 +200,7 @@ class DeviceService:
             await self.provisioner.validate(existing.with_changes(changes), config)
         is_new_owner = existing.removed_from != principal.application_id
         if is_new_owner:
-            await self.provisioner.forget(existing.id)
+            await self.provisioner.delete_profile(existing.id)
         try:
             device = await self.store.add_unassigned_to_application(
                 existing, changes, is_new_owner=is_new_owner

@@ -163,7 +163,7 @@ class _NoProvisioning:
     async def provision(self, device: dict[str, Any], config: dict[str, Any]) -> None:
         raise AssertionError
 
-    async def forget(self, thing_id: int) -> None:
+    async def delete_profile(self, thing_id: int) -> None:
         raise AssertionError
 
 

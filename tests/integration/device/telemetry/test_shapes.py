@@ -1,4 +1,4 @@
-"""What devices of the open product report becomes their shape."""
+"""Reports of devices of the product `generic` determine their shape."""
 
 from datetime import UTC, datetime, timedelta
 

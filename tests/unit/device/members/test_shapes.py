@@ -1,4 +1,4 @@
-"""Shapes: what devices of the open product have reported."""
+"""Shapes: paths that devices of the product `generic` have reported."""
 
 import pytest
 

@@ -107,7 +107,7 @@ class Provisioning:
     async def provision(self, device: Device, config: dict[str, Any]) -> None:
         self.asked.append((device.id, config))
 
-    async def forget(self, thing_id: int) -> None:
+    async def delete_profile(self, thing_id: int) -> None:
         self.forgotten.append(thing_id)
 
     async def cancel_all(self, device: Device, reason: FailureReason) -> None:
