@@ -27,7 +27,7 @@ class DeviceSettings(StoreSettings):
     command_retention_days: RetentionDays = 90
     """Retention of finished commands (tasks, service calls) in days, but at least
     `THINGWAY_RETENTION_DAYS`."""
-    alarm_retention_days: Days = 90
+    alarm_retention_days: Annotated[int, msgspec.Meta(ge=0, le=MAX_RETENTION_DAYS)] = 90
     """Retention of cleared alarms in days; 0 keeps them forever."""
     command_life: Seconds = 86_400.0
     """Seconds until an unanswered command ends as TIMEOUT."""
@@ -36,7 +36,7 @@ class DeviceSettings(StoreSettings):
     service_call_timeout: Seconds = 10.0
     """Seconds that a console waits for the answer of a service call, which then continues."""
     http_offline_after: Seconds = 300.0
-    """Seconds without a report after which a device that reports over HTTP is OFFLINE."""
+    """Seconds without a request after which a device that uses HTTP is OFFLINE."""
     uplink_partitions: PartitionCount = 1
     """Number of streams that share the messages of devices, 1 to 16. The messages of a device are
     in one of them. The configuration of nats-server must have the same number."""

@@ -89,6 +89,13 @@ def test_zero_is_refused_where_it_would_not_mean_without_limit(kind: type, varia
         load(kind, {**GIVEN, variable: "0"})
 
 
+def test_alarms_and_audit_entries_may_be_kept_forever():
+    """A retention of 0 days is accepted where the description says that it means forever."""
+    environment = {"THINGWAY_AUDIT_RETENTION_DAYS": "0", "THINGWAY_ALARM_RETENTION_DAYS": "0"}
+    assert load(AuthSettings, {**GIVEN, **environment}).audit_retention_days == 0
+    assert load(DeviceSettings, {**GIVEN, **environment}).alarm_retention_days == 0
+
+
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
