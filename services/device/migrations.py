@@ -32,7 +32,7 @@ from services.device.telemetry.folded_values import LARGE_VALUE_BYTES, MAX_TOTAL
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.value_reader import PARTS_COLLECTION
 from services.device.things.deleted_things import REMOVED_COLLECTION
-from services.device.things.device_search import INDEX, extract_ngrams
+from services.device.things.device_search import NGRAM_INDEX, extract_ngrams
 from services.device.things.product_store import HAS_PREFIXES
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ INDEXES_BY_COLLECTION = {
         build_index_model(
             *APPLICATION_INDEX_FIELDS, "connectStatus", "_id", name="application_connect_status"
         ),
-        build_index_model("grams", *APPLICATION_INDEX_FIELDS, "_id", name=INDEX),
+        build_index_model("grams", *APPLICATION_INDEX_FIELDS, "_id", name=NGRAM_INDEX),
         # orders and filters of consoles
         build_index_model("tenant", "_id", "integration", name="console_id"),
         build_index_model("tenant", "integration", "identifier", "_id", name="console_key"),
@@ -324,7 +324,7 @@ async def split_large_values(database: Database) -> None:
     """
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE_VALUE_BYTES]}}
     async for document in database["latest"].find(large, {"_id": 1}):
-        size = await LatestValues(database).move_to_parts(document["_id"])
+        size = await LatestValues(database).move_to_parts_and_measure(document["_id"])
         if size > MAX_TOTAL_BYTES:
             text = "latest values of device %d have %d bytes, above the limit of %d"
             log.warning(text, document["_id"], size, MAX_TOTAL_BYTES)

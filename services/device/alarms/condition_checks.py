@@ -69,6 +69,6 @@ def value_at(properties: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     return value
 
 
-def truncate_text(value: Any) -> Any:
+def truncate_for_check(value: Any) -> Any:
     """Return a value; cut a text to one character more than a threshold can have."""
     return value[: MAX_SHOWN_CHARACTERS + 1] if isinstance(value, str) else value

@@ -46,7 +46,7 @@ RULE_EXAMPLE = {
     },
 }
 QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TIME_MS)]
-MAX_NAMED_DEVICES = 1000
+MAX_QUERY_DEVICES = 1000
 """Maximum devices in a query string."""
 
 
@@ -107,7 +107,7 @@ async def export_alarms(
     device_ids: Annotated[
         list[Id] | None,
         QueryParameter(
-            max_items=MAX_NAMED_DEVICES,
+            max_items=MAX_QUERY_DEVICES,
             description="Ids of devices. Repeat the parameter for each device.",
         ),
     ] = None,

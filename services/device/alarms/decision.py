@@ -120,19 +120,18 @@ def earliest_relevant_ms(state: State) -> int:
     return state.since if state.status == "RAISED" else state.at
 
 
-def find_fold_start(state: State, oldest: int, earliest: int, now: int) -> FoldStart:
+def find_fold_start(state: State, oldest: int, earliest_unevaluated: int, now: int) -> FoldStart:
     """Return where the fold begins, so that it includes readings from `oldest` (ms) on.
 
-    `oldest` is 0 if any reading may be missing in the state. `earliest` is the time (ms) of the
-    oldest reading that is possibly not evaluated yet. If it is newer than all evaluated readings,
-    the fold continues the present state, because ingest found that the readings before it change
-    nothing. This holds only `SETTLING_MS` after the last change of the state.
+    `oldest` is 0 if any reading may be missing in the state. `earliest_unevaluated` is the time
+    (ms) of the oldest reading that is possibly not evaluated yet. If this time is newer than all
+    evaluated readings, the fold continues the present state, because ingest found that the readings
+    before it change nothing. This holds only `SETTLING_MS` after the last change of the state.
     """
-    is_newer = earliest - LATE_MS > max(state.newest, state.at)
+    at = earliest_unevaluated - LATE_MS
+    is_newer = at > max(state.newest, state.at)
     if is_newer and state.settles is None and _is_settled(state, now):
-        return FoldStart(
-            earliest - LATE_MS, _current_checkpoint(state, earliest - LATE_MS), full=True
-        )
+        return FoldStart(at, _current_checkpoint(state, at), full=True)
     for point in reversed(state.points):
         if point.until <= oldest:
             return FoldStart(point.until, point, full=False)
@@ -236,7 +235,7 @@ def decide_silence(
         changes.append(AlarmTransition(raised=True, at=after.at))
     if after.status == "NORMAL":
         after.due = silent_at
-    if _changes_status(state, after):
+    if _changes_indexed_state(state, after):
         after.due = min(after.due or now + SETTLING_MS, now + SETTLING_MS)
     return after, changes
 
@@ -267,7 +266,7 @@ class _Fold:
         if verdict is None:
             return
         if point.status == "PENDING" and row.ts - point.since >= self.duration:
-            self._end_duration()
+            self._raise_after_duration()
         if verdict is Verdict.BEYOND:
             self._apply_beyond(row)
         elif point.status == "PENDING" or (point.status == "RAISED" and verdict is Verdict.BACK):
@@ -287,7 +286,7 @@ class _Fold:
         due = max(point.since, point.arrival) + self.duration
         if now < due:
             return due
-        self._end_duration()
+        self._raise_after_duration()
         return None
 
     def alarm_transitions(self) -> list[AlarmTransition]:
@@ -313,7 +312,8 @@ class _Fold:
         if self.state.momentary and _is_cleared_after(self.state, row.arrival):
             return
         if point.status == "NORMAL":
-            point.status, point.since, point.value = "PENDING", row.ts, _truncate_text(row.value)
+            point.status, point.since = "PENDING", row.ts
+            point.value = _truncate_to_shown(row.value)
             point.arrival, point.at, point.sequence = row.arrival, row.ts, row.sequence
             if not self.duration:
                 self._raise_alarm()
@@ -322,7 +322,7 @@ class _Fold:
             if point.status == "RAISED" and self.transitions:
                 self.transitions[-1] = self.transitions[-1]._replace(arrival=row.arrival)
 
-    def _end_duration(self) -> None:
+    def _raise_after_duration(self) -> None:
         self.point.at, self.point.sequence = self.point.since + self.duration, 0
         self._raise_alarm()
 
@@ -384,17 +384,17 @@ def _schedule_evaluation(before: State, after: State, window: ReadingWindow) -> 
     settled = _is_settled(before, now)
     if full and (settled or (before.settles or 0) <= now):
         after.settles = None
-    if after.settles is None and (_changes_status(before, after) or (full and not settled)):
+    if after.settles is None and (_changes_indexed_state(before, after) or (full and not settled)):
         after.settles = now + SETTLING_MS
     after.due = min((at for at in (after.due, after.settles) if at is not None), default=None)
     return after
 
 
-def _changes_status(before: State, after: State) -> bool:
-    """Return whether the change concerns the status by which ingest matches readings."""
+def _changes_indexed_state(before: State, after: State) -> bool:
+    """Return whether the state that the rule index keeps changes: status or time."""
     moved = (after.status, after.at) != (before.status, before.at)
     return moved and {before.status, after.status} != {"NORMAL"}
 
 
-def _truncate_text(value: Any) -> Any:
+def _truncate_to_shown(value: Any) -> Any:
     return value[:MAX_SHOWN_CHARACTERS] if isinstance(value, str) else value

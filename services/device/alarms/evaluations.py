@@ -56,8 +56,8 @@ class Evaluation:
     requested: list[TimedValue] = field(default_factory=list)
     """Readings that the evaluation requests contain."""
 
-    def discard_late_readings(self) -> bool:
-        """Drop readings that are too old; return whether none is left.
+    def discard_late_and_check_empty(self) -> bool:
+        """Drop requested readings that are too old; return whether this left none.
 
         Any report ends a silence, however old it is.
         """
@@ -97,7 +97,10 @@ class HistoryRead(NamedTuple):
 
 @dataclass(slots=True)
 class DeviceEvaluations:
-    """Evaluations of one device that share a read of history: values, events, or silence."""
+    """Evaluations of one device whose conditions are all of values, of events or of silence.
+
+    They share a read of history.
+    """
 
     device: int
     sn: str
@@ -194,7 +197,7 @@ def group_by_device(
     devices: dict[tuple[int, type], DeviceEvaluations] = {}
     for evaluation in evaluations:
         device, kind = evaluation.state.device, type(evaluation.compiled.rule.condition)
-        if device in serials and not evaluation.discard_late_readings():
+        if device in serials and not evaluation.discard_late_and_check_empty():
             fresh = DeviceEvaluations(device, serials[device], [])
             devices.setdefault((device, kind), fresh).evaluations.append(evaluation)
     return list(devices.values())

@@ -75,12 +75,12 @@ CONCURRENT_READS = 8
 """Devices whose history a process reads at the same time."""
 DEVICES_PER_WRITE = 50
 """Devices whose states are read and written together."""
-REDELIVERY_SECONDS = 10.0
-"""Seconds of work on a batch after which its remaining requests are returned for redelivery."""
+MAX_BATCH_SECONDS = 10.0
+"""Maximum seconds of work on a batch; then its remaining requests are delivered again."""
 MAX_HISTORY_ROWS = 20_000
 """History rows after which a read of a device ends, but not before its states' newest change."""
-WaitingDevices = set[int]
-"""Ids of devices whose requests must be delivered again."""
+DeviceIdsToRetry = set[int]
+"""Ids of devices whose evaluations must be repeated: the bus delivers their requests again."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Evaluator:
 
     async def evaluate_events(
         self, tenant: str, events: Iterable[tuple[str, bytes]]
-    ) -> WaitingDevices:
+    ) -> DeviceIdsToRetry:
         """Evaluate rules for events of a tenant, given as subjects and bodies. Repeatable.
 
         Returns the devices whose requests must be delivered again. Raises `StoreError`,
@@ -147,9 +147,9 @@ class Evaluator:
             fresh = new_state(item.compiled.rule, item.state.device)
             item.state = stored.get(fresh.id, fresh)
 
-    async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> WaitingDevices:
+    async def _evaluate(self, tenant: str, evaluations: Sequence[Evaluation]) -> DeviceIdsToRetry:
         """Evaluate states; return the devices whose requests must be delivered again."""
-        until, waiting = time.monotonic() + REDELIVERY_SECONDS, set[int]()
+        until, waiting = time.monotonic() + MAX_BATCH_SECONDS, set[int]()
         states = [item.state for item in evaluations]
         ids = {state.device for state in states}
         serials = {
@@ -161,7 +161,7 @@ class Evaluator:
             batch, remaining = remaining[:DEVICES_PER_WRITE], remaining[DEVICES_PER_WRITE:]
             jobs = [self.readers.run(tenant, partial(self._decide, device)) for device in batch]
             decided = await asyncio.gather(*jobs)
-            settled = await self.alarms.apply_updates(
+            settled = await self.alarms.apply_if_unchanged(
                 [decision for each in decided for _, decision in each]
             )
             waiting.update(device.device for device in batch if device.must_wait)
@@ -175,10 +175,10 @@ class Evaluator:
 
     async def _decide(self, device: DeviceEvaluations) -> list[EvaluationAndUpdate]:
         """Read history that the evaluations of a device need, and decide."""
-        sources = {history_field(condition) for condition in device.history_conditions()}
-        if not sources:
+        history_fields = {history_field(condition) for condition in device.history_conditions()}
+        if not history_fields:
             return await self._decide_silences(device)
-        stored, missing, complete = await self._read_history(device, sources)
+        stored, missing, complete = await self._read_history(device, history_fields)
         decisions = list[EvaluationAndUpdate]()
         for decision in device.decide_all(stored, missing, now_ms(), complete=complete):
             decisions.append(decision)
@@ -197,7 +197,7 @@ class Evaluator:
         ]
 
     async def _read_history(
-        self, device: DeviceEvaluations, sources: Collection[str]
+        self, device: DeviceEvaluations, history_fields: Collection[str]
     ) -> HistoryRead:
         """Read the history of a device.
 
@@ -209,7 +209,7 @@ class Evaluator:
         sequence = 0
         while True:
             unstored = await self._find_unstored(device, after)
-            more = await self.history.read_since(sources, device.device, at, sequence)
+            more = await self.history.read_since(history_fields, device.device, at, sequence)
             if unstored is not None and any(row.sequence == unstored.sequence for row in more):
                 after = unstored.sequence
                 continue
@@ -221,8 +221,8 @@ class Evaluator:
 
     async def _find_unstored(self, device: DeviceEvaluations, after: int) -> UnstoredMessage | None:
         requested = {row.sequence for item in device.evaluations for row in item.requested}
-        near = requested or {item.state.sequence for item in device.evaluations}
-        return await self.uplink.find_first_unstored(device.sn, after, near, requested)
+        stream_hints = requested or {item.state.sequence for item in device.evaluations}
+        return await self.uplink.find_first_unstored(device.sn, after, stream_hints, requested)
 
     async def _adapt_to_device_changes(self, tenant: str, devices: set[int]) -> None:
         """Adapt stored rules and states to devices that are new, changed or deleted.
@@ -236,7 +236,7 @@ class Evaluator:
         for deleted_device in devices - models_by_device.keys():
             await self.rules.mark_deleted_for_device(tenant, deleted_device)
             await self.alarms.delete_for_device(deleted_device)
-        rules = await self.rules.list_for_devices(tenant, models_by_device)
+        rules = await self.rules.list_active_for_devices(tenant, models_by_device)
         for model in set(models_by_device.values()):
             model_devices = [
                 entry for entry in models_by_device if models_by_device[entry] == model

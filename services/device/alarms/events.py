@@ -27,7 +27,7 @@ class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     sequence: int
     """Sequence in `UPLINK` of the message with the values."""
     received: int = 0
-    """When it arrived, ms; 0 if an older version published it."""
+    """When the message with the values arrived, ms; 0 in a request of an older version."""
     earliest: int = 0
     """Time of the oldest reading that is possibly not evaluated yet, ms."""
 

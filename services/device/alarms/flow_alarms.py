@@ -20,7 +20,7 @@ from services.device.alarms.model import Alarm, from_document, to_document
 from services.device.alarms.store import BY_FLOW, cleared_fields
 from services.device.members.directory import EntityDirectory
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import PresentDevice, event_profile
+from services.device.things.model import DeviceWithPresence, event_profile
 
 MAX_FLOW_ALARMS = 100
 """Maximum open alarms of a device that flows have raised."""
@@ -65,7 +65,7 @@ class FlowAlarmStore:
         return answer
 
     async def _raise_alarm(
-        self, request: ChangeAlarm, device: PresentDevice, session: Session
+        self, request: ChangeAlarm, device: DeviceWithPresence, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
         open_alarms = {"tenant": request.tenant, "device": device.id, "open": True}
         document = await self._alarms.find_one(open_alarms | {"key": request.key}, session=session)
@@ -93,7 +93,7 @@ class FlowAlarmStore:
         return ChangedAlarm(alarm.id, changed=True), [entry]
 
     async def _clear_alarm(
-        self, request: ChangeAlarm, device: PresentDevice, session: Session
+        self, request: ChangeAlarm, device: DeviceWithPresence, session: Session
     ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
         document = await self._alarms.find_one_and_update(
             {"tenant": request.tenant, "device": device.id, "open": True, "key": request.key},

@@ -19,7 +19,7 @@ ALARMS_TOPIC = "alarms"
 Comparison = Literal["GT", "GTE", "LT", "LTE", "EQ", "NE"]
 MAX_DURATION_SECONDS = 30 * 86_400
 """Maximum seconds of a duration or a silence."""
-LONGEST_PATH = 512
+MAX_PROPERTY_PATH_LENGTH = 512
 """Maximum characters of the path of a property."""
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
@@ -27,7 +27,7 @@ PropertyPath = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
-        max_length=LONGEST_PATH,
+        max_length=MAX_PROPERTY_PATH_LENGTH,
         pattern=r"^[A-Za-z0-9_@#/\-]+(\.[A-Za-z0-9_@#/\-]+)*$",
         description="An id of the TSL; members of a STRUCT follow a dot",
     ),

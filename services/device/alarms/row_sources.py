@@ -20,7 +20,7 @@ from libs.common.bus.subjects import partitioned_uplink_subject, uplink_subject
 from libs.common.clock import now_ms, to_ms
 from libs.common.errors import Unavailable
 from libs.common.store.mongo import Document, Mongo
-from services.device.alarms.condition_checks import truncate_text, value_at
+from services.device.alarms.condition_checks import truncate_for_check, value_at
 from services.device.alarms.decision import TimedValue
 from services.device.alarms.model import EventCondition, ValueCondition
 from services.device.telemetry.batch_store import DELAY_FIELD
@@ -61,11 +61,11 @@ class HistoryReader:
         self._kept = retention_days * DAY_MS
 
     async def read_since(
-        self, sources: Collection[str], device_id: int, start: int, sequence: int
+        self, history_fields: Collection[str], device_id: int, start: int, sequence: int
     ) -> list[StoredReport]:
         """Return at most `ROWS_PER_READ` rows after a time (ms) and sequence, oldest first.
 
-        `sources` are fields of history.
+        `history_fields` are results of `history_field`; a row has at least one of them.
         """
         now = now_ms()
         if start < now - self._kept:
@@ -76,17 +76,20 @@ class HistoryReader:
         }
         query: Document = {
             "_id": bounds,
-            "$or": [{source: {"$exists": True}} for source in sources],
+            "$or": [{name: {"$exists": True}} for name in history_fields],
         }
         fields = [
-            source for source in sources if not any(up in sources for up in _parent_paths(source))
+            name
+            for name in history_fields
+            if not any(parent in history_fields for parent in _parent_paths(name))
         ]
         names = (
             [EVENTS_COLLECTION]
-            if EVENT_ID_FIELD in sources
+            if EVENT_ID_FIELD in history_fields
             else map(collection_name, _partition_range(start, now))
         )
-        paths, rows = {source: tuple(source.split(".")) for source in sources}, list[StoredReport]()
+        paths = {name: tuple(name.split(".")) for name in history_fields}
+        rows = list[StoredReport]()
         for name in names:
             cursor = self._database[name].find(
                 query, [*fields, DELAY_FIELD], sort=[("_id", 1)], limit=ROWS_PER_READ - len(rows)
@@ -98,7 +101,7 @@ class HistoryReader:
 
 
 def history_field(condition: HistoryCondition) -> str:
-    """Return the field of history that a condition needs."""
+    """Return the field of history with the value or event id that a condition needs."""
     return EVENT_ID_FIELD if isinstance(condition, EventCondition) else f"p.{condition.property}"
 
 
@@ -144,7 +147,7 @@ def _partition_range(start: int, now: int) -> range:
 def _to_stored_report(document: Document, paths: Mapping[str, tuple[str, ...]]) -> StoredReport:
     _, ts, sequence = KEY_FORMAT.unpack(document["_id"])
     values = {
-        source: truncate_text(value)
+        source: truncate_for_check(value)
         for source, path in paths.items()
         if isinstance(value := value_at(document, path), (str, int, float))
     }
@@ -191,15 +194,15 @@ class UplinkReader:
         self._streams = streams
 
     async def find_first_unstored(
-        self, sn: str, after: int, near: Iterable[int], stored: Container[int]
+        self, sn: str, after: int, stream_hints: Iterable[int], stored: Container[int]
     ) -> UnstoredMessage | None:
         """Return a device's oldest message after sequence `after` that is not in `stored`.
 
-        Only the streams that contain the sequences `near` are read, or all if `near` is empty.
+        Only the streams of the sequences `stream_hints` are read, or all streams without hints.
         Raises `Unavailable`.
         """
         streams = {
-            UPLINK_STREAM_NAMES[sequence >> SEQUENCE_BITS] for sequence in near if sequence
+            UPLINK_STREAM_NAMES[sequence >> SEQUENCE_BITS] for sequence in stream_hints if sequence
         } or self._streams
         messages = await asyncio.gather(
             *(

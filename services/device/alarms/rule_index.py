@@ -63,8 +63,8 @@ class PropertyRules:
         else:
             self.ordered = False
 
-    def meets_no_condition(self, value: Any) -> bool:
-        """Return whether a value certainly meets no condition."""
+    def certainly_meets_no_condition(self, value: Any) -> bool:
+        """Return True only if a range of numbers excludes the value from each condition."""
         number = type(value) is float or type(value) is int
         return number and self.ordered and self.above < value < self.below
 
@@ -205,16 +205,16 @@ class RuleIndex:
             else:
                 del self._uncertain[device]
 
-    def match_report(
-        self, about: ReportSource, properties: Mapping[str, Any], ts: int
+    def find_changes_by_report(
+        self, source: ReportSource, properties: Mapping[str, Any], ts: int
     ) -> Iterator[PossibleChange]:
         """Yield the rules whose state a report at `ts` (ms) may change."""
-        device = about[1]
+        device = source[1]
         normal = device not in self._states and device not in self._uncertain
-        for plan in self._find_target_rules(*about):
+        for plan in self._find_target_rules(*source):
             for property_rules in plan.properties.values():
                 value = value_at(properties, property_rules.path)
-                if value is None or (normal and property_rules.meets_no_condition(value)):
+                if value is None or (normal and property_rules.certainly_meets_no_condition(value)):
                     continue
                 for rule in property_rules.rules:
                     if normal:
@@ -226,11 +226,13 @@ class RuleIndex:
                 if self._find_state(silence.rule, device).status == "RAISED":
                     yield PossibleChange(silence, None)
 
-    def match_event(self, about: ReportSource, event: str, ts: int) -> Iterator[PossibleChange]:
+    def find_changes_by_event(
+        self, source: ReportSource, event: str, ts: int
+    ) -> Iterator[PossibleChange]:
         """Yield the rules whose state an event at `ts` (ms) may change."""
-        for plan in self._find_target_rules(*about):
+        for plan in self._find_target_rules(*source):
             for compiled in plan.events.get(event, ()):
-                if match := self._find_possible_change(compiled, about[1], event, ts):
+                if match := self._find_possible_change(compiled, source[1], event, ts):
                     yield match
 
     def _find_possible_change(

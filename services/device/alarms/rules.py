@@ -77,10 +77,10 @@ class RuleStore:
         document = await self._rules.find_one({"_id": rule_id, "tenant": tenant, "ending": False})
         return None if document is None else from_document(document, Rule)
 
-    async def replace(self, rule: Rule, before: int) -> bool:
-        """Replace a rule that was last written at `before` (ms); return False otherwise."""
+    async def replace(self, rule: Rule, expected_updated_at: int) -> bool:
+        """Replace a rule if its `updated_at` is the expected one (ms); return False otherwise."""
         self._wakeups.notify(ALARMS_TOPIC)
-        query = {"_id": rule.id, "updatedAt": before, "ending": False}
+        query = {"_id": rule.id, "updatedAt": expected_updated_at, "ending": False}
         return bool((await self._rules.replace_one(query, to_document(rule))).matched_count)
 
     async def mark_deleted(self, tenant: str, rule_id: int) -> bool:
@@ -108,11 +108,13 @@ class RuleStore:
         cursor = self._rules.find({"changed": {"$gte": since}})
         return [from_document(document, Rule) async for document in cursor]
 
-    async def list_for_devices(self, tenant: str, devices: Mapping[int, str]) -> list[Rule]:
-        """Return the active rules of devices and their products; `devices` has products by id."""
+    async def list_active_for_devices(
+        self, tenant: str, product_by_device: Mapping[int, str]
+    ) -> list[Rule]:
+        """Return the active rules of devices and of their products."""
         targets = [
-            {"device": {"$in": list(devices)}},
-            {"product": {"$in": list(set(devices.values()))}},
+            {"device": {"$in": list(product_by_device)}},
+            {"product": {"$in": list(set(product_by_device.values()))}},
         ]
         query = {"tenant": tenant, "enabled": True, "ending": False, "$or": targets}
         return [from_document(document, Rule) async for document in self._rules.find(query)]
@@ -132,7 +134,10 @@ class RuleStore:
         return [from_document(document, Rule) async for document in self._rules.find(query)]
 
     async def finish_change(self, rule: Rule) -> None:
-        """Record that the states of a rule are up to date; remove a deleted rule after a while."""
+        """Record that the states of a rule are up to date, or remove a rule that is deleted.
+
+        A deleted rule stays stored for `DELETED_RULE_RETENTION_MS`.
+        """
         query: dict[str, Any] = {"_id": rule.id, "updatedAt": rule.updated_at}
         if rule.is_deleting:
             if rule.changed < now_ms() - DELETED_RULE_RETENTION_MS:

@@ -15,12 +15,7 @@ from libs.common.bus import Outbox, OutboxEntry, Wakeups
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AlarmChange
 from libs.common.store.ids import IdAllocator
-from libs.common.store.mongo import (
-    Document,
-    Mongo,
-    Session,
-    list_distinct_values,
-)
+from libs.common.store.mongo import Document, Mongo, Session, list_distinct_values
 from services.device.alarms.alarm_queries import AlarmQueries
 from services.device.alarms.decision import SETTLING_MS, AlarmTransition, differs_in_progress_only
 from services.device.alarms.events import build_alarm_event
@@ -34,18 +29,18 @@ from services.device.alarms.model import (
     to_document,
 )
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import PresentDevice, event_profile
+from services.device.things.model import DeviceWithPresence, event_profile
 
 BY_RULE, BY_FLOW = "RULE", "FLOW"
 """Who cleared an alarm, if not a user."""
 HAS_VALUE_CONDITION: Document = {
     "$or": [{field: {"$exists": True}} for field in ("value", "checkpoint.value", "points.value")]
 }
-TRANSACTION_DOCUMENTS = 200
-"""Alarms that users change, or states that are written, in one transaction."""
-MAX_TRANSITIONS = 250
-"""Alarm transitions of one transaction, unless one state alone has more."""
-INGEST_FIELDS = dict.fromkeys(
+MAX_DOCUMENTS_PER_TRANSACTION = 200
+"""Maximum alarms that users change, or states that are written, in one transaction."""
+MAX_TRANSITIONS_PER_TRANSACTION = 250
+"""Maximum alarm transitions in one transaction; one state alone may have more."""
+STATE_FIELDS_FOR_INGEST = dict.fromkeys(
     ("tenant", "rule", "generation", "device", "status", "at", "since"), 1
 )
 """The fields of a state that ingest needs."""
@@ -82,14 +77,14 @@ class AlarmStore:
 
     # States.
 
-    async def apply_updates(self, decisions: Iterable[StateUpdate]) -> set[str]:
-        """Write states and changes of their alarms; return the keys of these states.
+    async def apply_if_unchanged(self, decisions: Iterable[StateUpdate]) -> set[str]:
+        """Apply the updates of unchanged states and of their alarms; return the states' keys.
 
-        States that another process has changed since they were read are missing: they must be
-        decided again. A state ends when its rule no longer applies to the device.
+        States that another process has changed since they were read must be decided again. A state
+        ends when its rule no longer applies to the device.
         """
         settled = set[str]()
-        for updates in _split_transactions(decisions):
+        for updates in _split_into_transactions(decisions):
 
             async def write(
                 session: Session, updates: Sequence[StateUpdate] = updates
@@ -117,7 +112,7 @@ class AlarmStore:
         remaining = {state.id: state for state in states}
         while remaining:
             ended = (StateUpdate(None, old, None if delete else old) for old in remaining.values())
-            applied = await self.apply_updates([*ended])
+            applied = await self.apply_if_unchanged([*ended])
             remaining = await self.find_states([*remaining.keys() - applied])
 
     async def delete_for_device(self, device_id: int) -> None:
@@ -148,13 +143,13 @@ class AlarmStore:
         return bool(alarms.modified_count or states.modified_count)
 
     async def list_active_states(self) -> list[State]:
-        """Return the states that are not NORMAL, of all tenants, with `INGEST_FIELDS` only."""
-        cursor = self._states.find({"status": {"$ne": "NORMAL"}}, INGEST_FIELDS)
+        """Return `STATE_FIELDS_FOR_INGEST` of the states that are not NORMAL, of all tenants."""
+        cursor = self._states.find({"status": {"$ne": "NORMAL"}}, STATE_FIELDS_FOR_INGEST)
         return [from_document(document, State) async for document in cursor]
 
     async def list_changed_states(self, since: int) -> list[State]:
-        """Return the states changed since a time (ms), with `INGEST_FIELDS` only."""
-        cursor = self._states.find({"changed": {"$gte": since}}, INGEST_FIELDS)
+        """Return `STATE_FIELDS_FOR_INGEST` of the states changed since a time (ms)."""
+        cursor = self._states.find({"changed": {"$gte": since}}, STATE_FIELDS_FOR_INGEST)
         return [from_document(document, State) for document in await cursor.to_list(None)]
 
     async def list_due_tenants(self, now: int) -> list[str]:
@@ -184,10 +179,8 @@ class AlarmStore:
         query: Document = {"rule": rule.id}
         if rule.is_active:
             query["generation"] = {"$lt": rule.generation}
-        return [
-            from_document(document, State)
-            async for document in self._states.find(query, limit=limit)
-        ]
+        cursor = self._states.find(query, limit=limit)
+        return [from_document(document, State) async for document in cursor]
 
     async def create_silence_states(self, rule: Rule, devices: Sequence[int], now: int) -> None:
         """Create silence states of devices that have none."""
@@ -236,9 +229,9 @@ class AlarmStore:
         self, ids: Sequence[int], condition: Document, changes: Document, what: AlarmChange
     ) -> int:
         changed = 0
-        for first in range(0, len(ids), TRANSACTION_DOCUMENTS):
+        for first in range(0, len(ids), MAX_DOCUMENTS_PER_TRANSACTION):
             query = {
-                "_id": {"$in": list(ids[first : first + TRANSACTION_DOCUMENTS])},
+                "_id": {"$in": list(ids[first : first + MAX_DOCUMENTS_PER_TRANSACTION])},
                 **condition,
             }
 
@@ -293,14 +286,16 @@ class AlarmStore:
             if revisions.get(decision.before.id, 0) == decision.before.revision
         ]
 
-    async def _find_devices(self, ids: Iterable[int], session: Session) -> dict[int, PresentDevice]:
+    async def _find_devices(
+        self, ids: Iterable[int], session: Session
+    ) -> dict[int, DeviceWithPresence]:
         devices = await self._devices.presence.find_by_ids(set(ids), session)
         return {device.id: device for device in devices}
 
     async def _write_updates(
         self,
         decisions: Sequence[StateUpdate],
-        devices: Mapping[int, PresentDevice],
+        devices: Mapping[int, DeviceWithPresence],
         session: Session,
     ) -> list[Document]:
         """Write states, their alarms and events; return the outbox documents."""
@@ -351,7 +346,7 @@ class AlarmStore:
         return await self._outbox.store_entries(entries, session)
 
     async def _new_alarm(
-        self, rule: Rule, state: State, change: AlarmTransition, device: PresentDevice
+        self, rule: Rule, state: State, change: AlarmTransition, device: DeviceWithPresence
     ) -> Alarm:
         return Alarm(
             id=await self._ids.allocate(),
@@ -368,12 +363,13 @@ class AlarmStore:
         )
 
 
-def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[StateUpdate]]:
+def _split_into_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[StateUpdate]]:
     """Split updates into transactions; yield the updates of each transaction."""
     part, changes = list[StateUpdate](), 0
     for decision in decisions:
         changes += len(decision.changes)
-        if part and (len(part) == TRANSACTION_DOCUMENTS or changes > MAX_TRANSITIONS):
+        is_full = len(part) == MAX_DOCUMENTS_PER_TRANSACTION
+        if part and (is_full or changes > MAX_TRANSITIONS_PER_TRANSACTION):
             yield part
             part, changes = [], len(decision.changes)
         part.append(decision)
@@ -381,7 +377,7 @@ def _split_transactions(decisions: Iterable[StateUpdate]) -> Iterator[list[State
         yield part
 
 
-def _end_unless_applies(update: StateUpdate, device: PresentDevice | None) -> StateUpdate:
+def _end_unless_applies(update: StateUpdate, device: DeviceWithPresence | None) -> StateUpdate:
     """Return the update, or the end of the state when its rule does not apply."""
     if not update.is_written:
         return update

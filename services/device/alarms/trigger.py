@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from libs.common.bus import OutgoingMessage
 from libs.common.clock import now_ms
 from libs.common.telemetry.tracing import trace_header
-from services.device.alarms.condition_checks import truncate_text
+from services.device.alarms.condition_checks import truncate_for_check
 from services.device.alarms.events import EvaluationRequest, build_request_message
-from services.device.alarms.rule_index import PossibleChange, RuleIndex
+from services.device.alarms.rule_index import PossibleChange, ReportSource, RuleIndex
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.store import AlarmStore
 from services.device.telemetry.batch import Batch
@@ -95,16 +95,18 @@ def _batch_messages(index: RuleIndex, batch: Batch) -> Iterator[OutgoingMessage]
     for report in (*batch.reports, *batch.confirmed):
         thing = report.thing
         if thing.device and index.has_rules(thing.tenant):
-            matches = index.match_report(_report_source(thing), report.properties, report.ts)
+            matches = index.find_changes_by_report(
+                _report_source(thing), report.properties, report.ts
+            )
             yield from _request_messages(index, report.uplink, thing, report.ts, matches)
     for event in batch.events:
         thing = event.thing
         if thing.device and index.has_rules(thing.tenant):
-            matches = index.match_event(_report_source(thing), event.event_id, event.ts)
+            matches = index.find_changes_by_event(_report_source(thing), event.event_id, event.ts)
             yield from _request_messages(index, event.uplink, thing, event.ts, matches)
 
 
-def _report_source(thing: Thing) -> tuple[str, int, str]:
+def _report_source(thing: Thing) -> ReportSource:
     return thing.tenant, thing.id, thing.model
 
 
@@ -116,7 +118,7 @@ def _request_messages(
         request = EvaluationRequest(
             tenant=thing.tenant,
             device_id=thing.id,
-            values={match.compiled.rule.id: truncate_text(match.value) for match in each},
+            values={match.compiled.rule.id: truncate_for_check(match.value) for match in each},
             ts=ts,
             sequence=uplink.sequence,
             received=uplink.received,

@@ -30,7 +30,7 @@ from services.device.commands.events import (
     created_event,
     finished_event,
 )
-from services.device.commands.model import Command, FailureReason, TaskType
+from services.device.commands.model import MAX_ERROR_LENGTH, Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
 from services.device.telemetry.batch import Batch, RejectedUplink, ValidReport
 from services.device.telemetry.batch_store import BatchStore, ClosingReply
@@ -43,7 +43,6 @@ from services.device.things.model import Device, Thing
 
 log = logging.getLogger(__name__)
 
-MAX_ERROR_LENGTH = 1000
 REPUBLISH_AFTER_MS = 2_000
 """Age (ms) from which the created event of an `unpublished` command is published again. A process
 marks its commands within half a second, unless it ends, perhaps before it publishes the event."""
@@ -186,7 +185,7 @@ class CommandCompletion(CommandCloser):
         command.closed_by = uplink.key
         properties = _find_confirmed_properties(command, thing)
         reports = [(thing.id, uplink.received, properties)] if properties else []
-        if names := (await self.latest.find_oversized(reports)).get(thing.id):
+        if names := (await self.latest.find_properties_beyond_limit(reports)).get(thing.id):
             raise _ReplyRejectedError(decoded, f"{', '.join(sorted(names))} {TOO_LARGE_REASON}")
         return properties
 
@@ -214,7 +213,7 @@ class CommandCompletion(CommandCloser):
             for report in reports
             if report.ts >= since
             for key, value in report.properties.items()
-            if key in requested and matches(value, requested[key])
+            if key in requested and confirms(value, requested[key])
         }
         if confirmed and len(
             await self.commands.coded.add_confirmed_keys(command, confirmed)
@@ -274,11 +273,11 @@ def _set_result(command: Command, reply: Reply, thing: Thing, received: int) -> 
             command.outputs = None if reply.outputs is None else outputs
 
 
-def matches(value: Any, requested: Any) -> bool:
+def confirms(reported: Any, requested: Any) -> bool:
     """Return whether a reported value equals the requested one; a STRUCT may have more members."""
-    if isinstance(value, dict) and isinstance(requested, dict):
-        return all(key in value and matches(value[key], requested[key]) for key in requested)
-    return type(value) is type(requested) and bool(value == requested)
+    if isinstance(reported, dict) and isinstance(requested, dict):
+        return all(key in reported and confirms(reported[key], requested[key]) for key in requested)
+    return type(reported) is type(requested) and bool(reported == requested)
 
 
 class CommandCanceller:

@@ -125,7 +125,7 @@ class DeviceCommands:
         return await self.things.build_thing(await self.devices.find(principal, device_id))
 
 
-Commands = NamedDependency[DeviceCommands]
+DeviceCommandsDependency = NamedDependency[DeviceCommands]
 
 
 class ConfigureDevices(DeviceSelection):
@@ -209,7 +209,7 @@ class CommandResponse(ResponseModel, kw_only=True):
 )
 async def find_device_commands(
     principal: RequestPrincipal,
-    device_commands: Commands,
+    device_commands: DeviceCommandsDependency,
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
 ) -> StreamedAnswer[Page[CommandResponse]]:
@@ -245,7 +245,7 @@ class CallDeviceService(msgspec.Struct, kw_only=True):
     summary="Get TSL of device",
 )
 async def get_device_tsl(
-    principal: RequestPrincipal, device_commands: Commands, device_id: PathId
+    principal: RequestPrincipal, device_commands: DeviceCommandsDependency, device_id: PathId
 ) -> TslDocument:
     """Return the thing specification (TSL) that the device follows."""
     return await device_commands.get_tsl(principal, device_id)
@@ -254,7 +254,7 @@ async def get_device_tsl(
 @post("/device/{device_id:str}/properties", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def set_device_properties(
     principal: RequestPrincipal,
-    device_commands: Commands,
+    device_commands: DeviceCommandsDependency,
     device_id: PathId,
     data: JSONBody[SetProperties],
 ) -> CommandResponse:
@@ -270,7 +270,7 @@ async def set_device_properties(
 @post("/device/{device_id:str}/services/call", guards=[allow_holders(Function.DEVICE_EDIT)])
 async def call_service_of_device(
     principal: RequestPrincipal,
-    device_commands: Commands,
+    device_commands: DeviceCommandsDependency,
     device_id: PathId,
     data: JSONBody[CallDeviceService],
 ) -> CommandResponse:

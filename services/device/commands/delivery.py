@@ -33,6 +33,7 @@ from services.device.commands.events import command_messages
 from services.device.commands.model import (
     DEVICE_DELETED,
     DEVICE_REMOVED,
+    MAX_ERROR_LENGTH,
     OPEN_STATES,
     VALUES_NOT_RESTORED,
     Command,
@@ -47,7 +48,6 @@ from services.device.things.device_store import DeviceStore
 
 log = logging.getLogger(__name__)
 
-MAX_ERROR_LENGTH = 1000
 CARRYING_WORKERS, MAX_WAITING_COMMANDS = 512, 10_000
 """Commands that are being handed to integrations at a time, and waiting ones per tenant."""
 REJECTION_STATUSES = frozenset(range(400, 500)) - {TooManyRequests.status}
@@ -78,7 +78,7 @@ class IntegrationCommandSender:
         """Raise `InvalidInput` for a product (tenant, model) whose codec cannot encode."""
         for product in products:
             try:
-                await self.encoder.check(*product)
+                await self.encoder.check_can_encode(*product)
             except CodecFailed as error:
                 raise InvalidInput(f"the codec {error}", code="product_without_encoder") from error
 
@@ -189,7 +189,7 @@ class DueCommandDelivery:
     async def run(self) -> None:
         """Run until cancelled."""
         tenants, wake = (
-            self.commands.schedule.tenants_due,
+            self.commands.schedule.list_due_tenants,
             self.commands.wakeups.create_event(DELIVERY_TOPIC),
         )
         await take_turns(
@@ -204,10 +204,10 @@ class DueCommandDelivery:
 
     async def steps(self, tenant: str) -> TenantSteps:
         """Process the due commands of a tenant, a batch at a time."""
-        while await self.deliver_due(tenant) == COMMANDS_PER_READ:
+        while await self.process_due(tenant) == COMMANDS_PER_READ:
             yield
 
-    async def deliver_due(self, tenant: str) -> int:
+    async def process_due(self, tenant: str) -> int:
         """Process due commands, oldest first; return how many were due.
 
         A command fails when its device has been deleted or has changed its application.
@@ -223,13 +223,13 @@ class DueCommandDelivery:
         )
         if not waiting:
             return len(due)
-        devices = await self.devices.presence.find_delivery_states(
+        devices = await self.devices.presence.find_owners_and_statuses(
             {command.thing_id for command in waiting}
         )
         for command in waiting:
             if command.thing_id not in devices:
                 await self.commands.end(command, "FAILED", DEVICE_DELETED.text, DEVICE_DELETED.code)
-            elif not command.is_deliverable:
+            elif not command.has_all_values:
                 await self.commands.end(
                     command, "FAILED", VALUES_NOT_RESTORED.text, VALUES_NOT_RESTORED.code
                 )
@@ -245,7 +245,7 @@ class DueCommandDelivery:
             is_reachable = command.carrier or command.thing_id in online
             (reachable if is_reachable else offline).append(command)
         await self.commands.schedule.mark_sent(reachable, moment)
-        await self.commands.schedule.suspend(offline)
+        await self.commands.schedule.suspend_deliveries(offline)
         self.carrier.send(reachable)
         await self._publish_messages([command for command in reachable if not command.carrier])
         return len(due)

@@ -27,6 +27,8 @@ OPEN_STATES = ("PENDING", "SENT")
 """States of a command that its device has not answered."""
 
 
+MAX_ERROR_LENGTH = 1000
+"""Maximum characters of the stored error of a command."""
 MAX_DOWNLINK_ID_LENGTH = 24
 """Maximum number of characters of our downlink ids."""
 
@@ -87,7 +89,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     sealed: dict[str, Any] | None = None
     """The whole payload of an open command that has write-only values."""
     write_only: list[str] = []
-    """Settings that are write-only or have a write-only member."""
+    """Keys of the settings that are write-only or have a write-only member."""
     profile: DeviceProfile
     created_at: datetime
     expires_at: datetime
@@ -102,7 +104,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     downlinks: list[CommandDownlink] | None = None
     """Its downlinks; None until they are encoded."""
     confirmed_keys: list[str] = msgspec.field(name="shown", default_factory=list)
-    """Properties that the device has reported with the requested value."""
+    """Keys of the properties that the device has reported with the requested value."""
     status: TaskStatus = "PENDING"
     finished_at: datetime | None = None
     outputs: dict[str, Any] | None = None
@@ -143,7 +145,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         }
 
     @property
-    def is_deliverable(self) -> bool:
+    def has_all_values(self) -> bool:
         """Return whether the command has its write-only values, which no backup contains."""
         return self.sealed is not None or not self.write_only
 
@@ -220,7 +222,7 @@ class CommandDraft:
     sealed: dict[str, Any] | None = None
     """The whole payload when `payload` lacks write-only values."""
     write_only: Sequence[str] = ()
-    """Settings whose values `payload` lacks."""
+    """Keys of the settings whose values `payload` lacks, entirely or in part."""
     given: dict[str, Any] | None = None
     """The requested properties if they include a STRUCT, which may be partial."""
 
@@ -349,7 +351,7 @@ class DownlinkEncoder(Protocol):
     """Encodes commands for devices that receive bytes."""
 
     @abstractmethod
-    async def check(self, tenant: str, model: str) -> None:
+    async def check_can_encode(self, tenant: str, model: str) -> None:
         """Raise `CodecFailed` when the product has no codec that encodes."""
 
     @abstractmethod

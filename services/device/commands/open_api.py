@@ -24,7 +24,7 @@ from services.device.commands.service import CommandService
 
 TASKS_PATH = "/device/openapi/v1/tasks"
 
-Commands = NamedDependency[CommandService]
+CommandServiceDependency = NamedDependency[CommandService]
 
 
 _LOCATION_HEADER = [
@@ -51,7 +51,7 @@ def task_location_header(task_id: int) -> dict[str, str]:
 async def update_device_properties(
     request: HttpRequest,
     principal: RequestPrincipal,
-    commands: Commands,
+    commands: CommandServiceDependency,
     device_id: PathId,
     data: JSONBody[UpdateProperties],
 ) -> Response[Success[UpdatedProperties]]:
@@ -64,7 +64,7 @@ async def update_device_properties(
 
 @get("/devices/{device_id:str}/config", tags=["Devices"])
 async def get_device_config(
-    principal: RequestPrincipal, commands: Commands, device_id: PathId
+    principal: RequestPrincipal, commands: CommandServiceDependency, device_id: PathId
 ) -> Config:
     """Return the configuration of a device in the shape that a task accepts."""
     return await commands.get_config(principal, device_id)
@@ -79,7 +79,7 @@ async def get_device_config(
 async def call_device_service(
     request: HttpRequest,
     principal: RequestPrincipal,
-    commands: Commands,
+    commands: CommandServiceDependency,
     device_id: PathId,
     data: JSONBody[CallService],
 ) -> Response[Success[None]]:
@@ -99,7 +99,7 @@ async def call_device_service(
     tags=["Tasks"],
 )
 async def create_tasks(
-    principal: RequestPrincipal, commands: Commands, data: JSONBody[CreateTasks]
+    principal: RequestPrincipal, commands: CommandServiceDependency, data: JSONBody[CreateTasks]
 ) -> CreatedTasks:
     """Configure one or several devices, one task per device."""
     relations = await commands.create_tasks(principal, data)
@@ -107,7 +107,9 @@ async def create_tasks(
 
 
 @get("/tasks/{task_id:str}", tags=["Tasks"])
-async def get_task(principal: RequestPrincipal, commands: Commands, task_id: PathId) -> Task:
+async def get_task(
+    principal: RequestPrincipal, commands: CommandServiceDependency, task_id: PathId
+) -> Task:
     """Return the state of a configuration task or service call."""
     return await commands.get_task(principal, task_id)
 

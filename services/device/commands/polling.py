@@ -70,7 +70,7 @@ class CommandPolls:
                 remaining = deadline - asyncio.get_running_loop().time()
                 if fetched or remaining <= 0:
                     return Commands(
-                        [command.to_wire() for command in fetched if command.is_deliverable]
+                        [command.to_wire() for command in fetched if command.has_all_values]
                     )
                 await wait_for_event(arrived, remaining)
                 arrived.clear()

@@ -36,7 +36,7 @@ class CommandSchedule(ReconnectListener):
         self._commands = commands
         self._wakeups = wakeups
 
-    async def tenants_due(self, within: float = 0) -> list[str]:
+    async def list_due_tenants(self, within: float = 0) -> list[str]:
         """Return the tenants whose commands are due within some seconds."""
         due = _due_query(utc_now() + timedelta(seconds=within))
         return await list_distinct_values(self._commands, "tenant", due, DUE_INDEX)
@@ -76,8 +76,8 @@ class CommandSchedule(ReconnectListener):
             )
         return fetched
 
-    async def suspend(self, commands: Sequence[Command]) -> None:
-        """Send commands again only when their devices connect.
+    async def suspend_deliveries(self, commands: Sequence[Command]) -> None:
+        """Send unanswered commands again only when their devices connect.
 
         Copies with write-only values are deleted from nats-server.
         """

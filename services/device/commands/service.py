@@ -59,10 +59,10 @@ class CommandService:
     latest: LatestValues
     ids: IdAllocator
     carrier: IntegrationCommandSender
-    life: float
-    """Seconds until a command expires that is not answered."""
-    coded_life: float
-    """Seconds until an unanswered command expires that a network server delivers as downlinks."""
+    lifetime_seconds: float
+    """Seconds after which an unanswered command expires."""
+    coded_lifetime_seconds: float
+    """Seconds after which an unanswered command expires that is delivered as downlinks."""
 
     async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
@@ -109,7 +109,7 @@ class CommandService:
         for start in range(0, len(updates), DEVICES_PER_BATCH):
             batch = updates[start : start + DEVICES_PER_BATCH]
             partial = [thing for thing, properties in batch if has_struct(properties)]
-            current = await self._find_current_values(partial) if partial else {}
+            current = await self._find_values_with_pending(partial) if partial else {}
             for thing, properties in batch:
                 current_values = current.get(thing.id, {})
                 try:
@@ -174,7 +174,9 @@ class CommandService:
             else "PROFILE"
         )
         check_layout(kind, wire)
-        return draft_config(thing, kind, wire, (await self._find_current_values([thing]))[thing.id])
+        return draft_config(
+            thing, kind, wire, (await self._find_values_with_pending([thing]))[thing.id]
+        )
 
     async def get_config(self, principal: Principal, device_id: int) -> Config:
         """Return the configuration of a device in the shape that a task accepts.
@@ -189,7 +191,7 @@ class CommandService:
             visible_values = thing.tsl.readable(values)
             listed = [{"key": key, "value": value} for key, value in visible_values.items()]
             return Config(version=thing.tsl_version, values=listed)  # type: ignore[arg-type]
-        current = await self._find_current_values([thing])
+        current = await self._find_values_with_pending([thing])
         properties = thing.tsl.writable(current[thing.id])
         return Config(version=thing.tsl_version, type="TSL", properties=properties)
 
@@ -208,7 +210,7 @@ class CommandService:
     ) -> list[CommandDraft]:
         """Return drafts of a configuration; an error names the device that rejects it."""
         things = await self.things.find_all_visible(principal, ids)
-        current = await self._find_current_values(things.values())
+        current = await self._find_values_with_pending(things.values())
         drafts = []
         for device_id in ids:
             if device_id not in things:
@@ -222,10 +224,10 @@ class CommandService:
             drafts.append(draft)
         return drafts
 
-    async def _find_current_values(
+    async def _find_values_with_pending(
         self, things: Collection[Thing], session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
-        """Return the readable values of each thing, overridden by its open commands.
+        """Return the readable latest values of each thing, overridden by its open commands.
 
         Open commands are read first: a command that closes in between has already updated the
         latest values.
@@ -261,7 +263,7 @@ class CommandService:
                 whole = await self._complete_structs(drafts, session)
                 return self._build_commands(principal, whole, ids, transports)
 
-            commands = await self.store.insert_serialized(partial, make)
+            commands = await self.store.insert_with_locked_things(partial, make)
         else:
             commands = await self.store.insert_and_publish(
                 self._build_commands(principal, drafts, ids, transports)
@@ -277,7 +279,7 @@ class CommandService:
         for start in range(0, len(drafts), DEVICES_PER_BATCH):
             batch = drafts[start : start + DEVICES_PER_BATCH]
             partial = [draft.thing for draft in batch if draft.given is not None]
-            current = await self._find_current_values(partial, session) if partial else {}
+            current = await self._find_values_with_pending(partial, session) if partial else {}
             whole += [
                 draft
                 if draft.given is None
@@ -300,6 +302,7 @@ class CommandService:
 
         def build_command(draft: CommandDraft, command_id: int, transport: Transport) -> Command:
             coded = transport == "frames"
+            lifetime = self.coded_lifetime_seconds if coded else self.lifetime_seconds
             return Command(
                 id=command_id,
                 thing_id=draft.thing.id,
@@ -314,7 +317,7 @@ class CommandService:
                 write_only=list(draft.write_only),
                 profile=draft.thing.profile,
                 created_at=moment,
-                expires_at=moment + timedelta(seconds=self.coded_life if coded else self.life),
+                expires_at=moment + timedelta(seconds=lifetime),
                 status="SENT" if draft.thing.online and not coded else "PENDING",
                 carrier=draft.thing.integration if transport else None,
                 coded=coded,

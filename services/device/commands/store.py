@@ -62,7 +62,7 @@ _OPEN_FIELDS = {"nextSendAt": "", "awaited": "", "sealed": "", "unpublished": ""
 """Fields that only open commands have."""
 
 
-def to_document(command: Command) -> Document:
+def new_command_document(command: Command) -> Document:
     """Return the document of a new command, without the fields of its result."""
     fields: Document = msgspec.to_builtins(command, builtin_types=(datetime,))
     for later in _RESULT_FIELDS:
@@ -77,7 +77,7 @@ def to_document(command: Command) -> Document:
     return fields | {"attempts": FIRST_RESEND_INDEX, "nextSendAt": due, "unpublished": True}
 
 
-def from_document(document: Document | None) -> Command | None:
+def command_from_document(document: Document | None) -> Command | None:
     """Return the command of a document, or None."""
     return msgspec.convert(document, Command | None)
 
@@ -105,7 +105,7 @@ class CommandStore(ThingDataStore):
         commands, entries = new
         self.wakeups.notify(DELIVERY_TOPIC)
         documents, outgoing = (
-            [to_document(command) for command in commands],
+            [new_command_document(command) for command in commands],
             self._outbox.build_documents(entries),
         )
         if len(documents) == 1:
@@ -115,7 +115,7 @@ class CommandStore(ThingDataStore):
         await self._publish(commands, outgoing)
         return commands
 
-    async def insert_serialized(
+    async def insert_with_locked_things(
         self, thing_ids: Sequence[int], make: Callable[[Session], Awaitable[CommandsWithEvents]]
     ) -> Sequence[Command]:
         """Insert the commands that `make` returns and publish their events and messages.
@@ -130,7 +130,7 @@ class CommandStore(ThingDataStore):
             self.wakeups.notify(DELIVERY_TOPIC)
             commands, entries = await make(session)
             outgoing = self._outbox.build_documents(entries)
-            await self._insert([to_document(command) for command in commands], session)
+            await self._insert([new_command_document(command) for command in commands], session)
             return commands, outgoing
 
         async with AsyncExitStack() as turns:  # only other processes cause write conflicts
@@ -209,12 +209,12 @@ class CommandStore(ThingDataStore):
 
     async def find_command(self, command_id: int) -> Command | None:
         """Return a command, or None."""
-        return from_document(await self._commands.find_one({"_id": command_id}))
+        return command_from_document(await self._commands.find_one({"_id": command_id}))
 
     async def find_task(self, command_id: int, tenant: str, application_id: int) -> Command | None:
         """Return a command that this application requested, or None."""
         query = {"_id": command_id, "tenant": tenant, "applicationId": application_id}
-        return from_document(await self._commands.find_one(query))
+        return command_from_document(await self._commands.find_one(query))
 
     async def find_for_thing(
         self, command_id: int, thing_id: int, session: Session
@@ -222,7 +222,7 @@ class CommandStore(ThingDataStore):
         """Return a command of this thing, or None."""
         commands = self._mongo.get_session_database(session)["commands"]
         query = {"_id": command_id, "thingId": thing_id}
-        return from_document(await commands.find_one(query, session=session))
+        return command_from_document(await commands.find_one(query, session=session))
 
     async def page(
         self, device: Device, statuses: Sequence[TaskStatus], skip: int, limit: int
@@ -245,7 +245,7 @@ class CommandStore(ThingDataStore):
     async def find_pending_settings(
         self, thing_ids: Sequence[int], kind: CommandKind, session: Session | None = None
     ) -> dict[int, dict[str, Any]]:
-        """Return the settings in open commands by thing; the newest command wins."""
+        """Return readable settings in open commands, by thing; the newest command wins."""
         query = {"thingId": {"$in": list(thing_ids)}, "status": {"$in": OPEN_STATES}, "kind": kind}
         fields = {"thingId": 1, "payload": 1, "createdAt": 1}
         cursor = self._commands.find(query, fields, session=session)
@@ -273,18 +273,18 @@ class CommandStore(ThingDataStore):
         thing_id: int,
         status: str,
         at: datetime,
-        key: str,
+        reply_key: str,
         session: Session,
     ) -> Command | None:
-        """Close the open command that the reply `key` answers; return it as it was, or None."""
-        answered: Document = {"status": status, "finishedAt": at, "closedBy": key}
+        """Close the open command that a reply answers; return it as it was before, or None."""
+        answered: Document = {"status": status, "finishedAt": at, "closedBy": reply_key}
         answered |= dict.fromkeys(("outputs", "error", "errorCode"))
         before = await self._mongo.get_session_database(session)["commands"].find_one_and_update(
             {"_id": command_id, "thingId": thing_id, "status": {"$in": OPEN_STATES}},
             {"$set": answered, "$unset": _OPEN_FIELDS},
             session=session,
         )
-        return from_document(before)
+        return command_from_document(before)
 
     async def add_result(self, command: Command, session: Session) -> None:
         """Store outputs and error of a command that `close_answered` has closed."""
@@ -318,7 +318,7 @@ class CommandStore(ThingDataStore):
         """
         command = await self.coded.update_state(command_id, thing_id, number, state)
         if command and command.downlinks and all(downlink.state for downlink in command.downlinks):
-            await self.schedule.suspend([command])
+            await self.schedule.suspend_deliveries([command])
         return command
 
     async def find_profile(self, thing_id: int) -> dict[str, Any]:
@@ -357,7 +357,7 @@ def _profile_values(document: Document | None) -> dict[str, Any]:
 
 
 def _result_fields(command: Command) -> Document:
-    """Return the fields of the end of a command."""
+    """Return the stored fields that a command gets when it ends."""
     return {
         "status": command.status,
         "finishedAt": command.finished_at,

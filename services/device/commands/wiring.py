@@ -15,7 +15,7 @@ from services.device.commands.polling import ROUTER as POLLING
 from services.device.commands.polling import CommandPolls
 from services.device.commands.service import CommandService
 from services.device.commands.store import CommandStore
-from services.device.commands.write_only import CommandWiper
+from services.device.commands.write_only import CommandMessageWiper
 from services.device.telemetry.batch_store import BatchStore
 from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.ports import CommandCloser
@@ -63,8 +63,8 @@ def wire_commands(
         latest=telemetry.values,
         ids=IdAllocator(clients.mongo.database, "tasks"),
         carrier=carrier,
-        life=settings.command_life,
-        coded_life=settings.downlink_life,
+        lifetime_seconds=settings.command_life,
+        coded_lifetime_seconds=settings.downlink_life,
     )
     delivery = DueCommandDelivery(devices=devices, bus=bus, commands=store, carrier=carrier)
     polls = CommandPolls(bus, directory, store, telemetry.presence)
@@ -81,7 +81,10 @@ def wire_commands(
         parts=PackageParts(
             routers=create_routers(handlers, open_api=[OPEN_API], others=[POLLING, CONSOLE]),
             resources=[start_and_stop(polls.start, polls.stop)],
-            jobs={"delivery": delivery.run, "wiping": CommandWiper(store.write_only, bus).run},
+            jobs={
+                "delivery": delivery.run,
+                "wiping": CommandMessageWiper(store.write_only, bus).run,
+            },
         ),
     )
 

@@ -45,20 +45,22 @@ class WriteOnlyCommands:
         self._profiles = profiles
         self.wakeups = wakeups
 
-    async def tenants_to_wipe(self, within: float = 0) -> list[str]:
-        """Return the tenants whose commands `list_to_wipe` returns now or `within` seconds."""
+    async def list_tenants_with_due_wipes(self, within: float = 0) -> list[str]:
+        """Return the tenants whose commands `list_due_wipes` returns now or `within` seconds."""
         due = _wipe_due_query(utc_now() + timedelta(seconds=within))
         return await list_distinct_values(self._commands, "tenant", due, WIPE_INDEX)
 
-    async def list_to_wipe(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
-        """Return commands whose messages in nats-server must be deleted."""
+    async def list_due_wipes(self, tenant: str, moment: datetime, limit: int = 10) -> list[Command]:
+        """Return up to `limit` commands whose messages in nats-server are due for deletion."""
         query = {"tenant": tenant, **_wipe_due_query(moment)}
         cursor = self._commands.find(query, sort=[("wipeAt", 1)], limit=limit)
         return msgspec.convert(await cursor.to_list(), list[Command])
 
-    async def mark_wiped(self, command: Command, again: datetime | None) -> None:
-        """Record the deletion of messages; `again` is the time of the next one, if any."""
-        change: Document = {"$set": {"wipeAt": again}} if again else {"$unset": {"wipeAt": ""}}
+    async def mark_wiped(self, command: Command, next_wipe: datetime | None) -> None:
+        """Record the deletion of messages, and the time of the next one, if any."""
+        change: Document = (
+            {"$set": {"wipeAt": next_wipe}} if next_wipe else {"$unset": {"wipeAt": ""}}
+        )
         await self._commands.update_one({"_id": command.id}, change)
 
     async def conceal(self, thing_id: int, tsl: Tsl) -> list[int]:
@@ -94,10 +96,10 @@ class WriteOnlyCommands:
         return changed
 
 
-class CommandWiper:
-    """Deletes stored messages of closed commands immediately, and again after a delay.
+class CommandMessageWiper:
+    """Deletes messages of commands with write-only values from nats-server.
 
-    The delay is `MAX_PUBLISH_DELAY`.
+    The messages of a closed command are deleted again after `MAX_PUBLISH_DELAY`.
     """
 
     def __init__(self, commands: WriteOnlyCommands, bus: Bus) -> None:
@@ -107,7 +109,7 @@ class CommandWiper:
     async def run(self) -> None:
         """Run until cancelled."""
         tenants, wake = (
-            self._commands.tenants_to_wipe,
+            self._commands.list_tenants_with_due_wipes,
             self._commands.wakeups.create_event(WIPING_TOPIC),
         )
         await take_turns(
@@ -124,7 +126,7 @@ class CommandWiper:
 
         Return how many commands were due. An open command is sent again when its device connects.
         """
-        commands = await self._commands.list_to_wipe(tenant, moment)
+        commands = await self._commands.list_due_wipes(tenant, moment)
         for command in commands:
             try:
                 await self._delete_messages(command)
@@ -132,14 +134,14 @@ class CommandWiper:
                 log.warning(
                     "command %d: its stored messages could not be deleted: %r", command.id, error
                 )
-                await self._commands.mark_wiped(command, again=moment + RETRY_DELAY)
+                await self._commands.mark_wiped(command, next_wipe=moment + RETRY_DELAY)
                 continue
             late = (
                 moment
                 if command.status in OPEN_STATES
                 else (command.finished_at or moment) + MAX_PUBLISH_DELAY
             )
-            await self._commands.mark_wiped(command, again=None if moment >= late else late)
+            await self._commands.mark_wiped(command, next_wipe=None if moment >= late else late)
         return len(commands)
 
     async def _delete_messages(self, command: Command) -> None:

@@ -214,7 +214,7 @@ class EntityWriter:
             update for update in collect_updates(exchange, entities, settable) if update.values
         ]
         devices = [
-            (update.thing.record, update.values) for update in updates if update.thing.device
+            (update.thing.loaded_thing, update.values) for update in updates if update.thing.device
         ]
         checked = iter(await self.commands.draft_property_updates(devices))
         drafts: list[CommandDraft] = []
@@ -239,7 +239,7 @@ class EntityWriter:
 
     async def _report_values(self, thing: EntityThing, values: dict[str, Any]) -> None:
         """Report values of a thing without a device, after its integration accepted them."""
-        readable = thing.record.tsl.readable(values)
+        readable = thing.loaded_thing.tsl.readable(values)
         try:
             if thing.integration != SYSTEM_INTEGRATION:
                 tell = (
@@ -249,7 +249,7 @@ class EntityWriter:
                 )
                 await tell(thing.integration, thing.tenant, thing.id, values)
             if readable:
-                await self.reporter.report(thing.record, readable)
+                await self.reporter.report(thing.loaded_thing, readable)
         except InvalidInput as error:
             raise integration_error(thing, error) from error
 
@@ -289,12 +289,12 @@ def _build_reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
         values = _check_settings(update)
         if isinstance(values, InvalidInput):
             raise error_with_all_faults(EXCHANGE_FIELD, update.to_entity_faults(values.faults))
-        thing = update.thing.record
+        thing = update.thing.loaded_thing
         if readable := thing.tsl.readable(values):
             yield ThingReport(thing, readable, flow_update.hops)
 
 
 def _check_settings(update: PropertyUpdate) -> dict[str, Any] | InvalidInput:
     """Return the values that a thing without a device reports, or the error."""
-    values, faults = update.thing.record.tsl.check_settings(update.values)
+    values, faults = update.thing.loaded_thing.tsl.check_settings(update.values)
     return InvalidInput.from_faults(faults) if faults else values

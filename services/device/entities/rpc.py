@@ -37,7 +37,7 @@ from services.device.entities.service import ValueReader, without_times
 from services.device.entities.service_calls import EntityCaller
 from services.device.members.directory import (
     EntityDirectory,
-    find_integrations_with_entities,
+    find_integrations_with_own_entities,
     split_keys,
 )
 from services.device.members.entity import Entity
@@ -77,7 +77,7 @@ class EntityRpc:
         if request.keys:
             parts = split_keys(request.keys)
             await self.integration_things.ensure_for_tenant(
-                request.tenant, find_integrations_with_entities(parts)
+                request.tenant, find_integrations_with_own_entities(parts)
             )
             by_key = await self.directory.find_by_split_keys(request.tenant, parts)
             entities |= {entity.id: entity for entity in by_key.values()}
@@ -105,7 +105,7 @@ class EntityRpc:
         for update in request.updates:
             keys[update.tenant].update(update.exchange)
         entities_by_tenant = {
-            tenant: await self.directory.find_by_keys(tenant, tenant_keys, records=True)
+            tenant: await self.directory.find_by_keys(tenant, tenant_keys, load_things=True)
             for tenant, tenant_keys in keys.items()
         }
         updates = [
@@ -144,7 +144,9 @@ class EntityRpc:
 
         Raises `UpstreamTimeout` for an offline device, which receives the call when it connects.
         """
-        entities = await self.directory.find_by_keys(request.tenant, request.exchange, records=True)
+        entities = await self.directory.find_by_keys(
+            request.tenant, request.exchange, load_things=True
+        )
         missing = _missing_error(request.exchange, entities)
         if missing:
             raise missing

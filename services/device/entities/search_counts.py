@@ -207,7 +207,7 @@ class EntityLister:
         condition = self._things_condition()
         tenant, things = self._request.tenant, list[EntityThing]()
         if condition:
-            things += await self._directory.find_other_things(tenant, condition)
+            things += await self._directory.find_non_device_things(tenant, condition)
         if not self._customized and not self._grants.everything:
             single = {
                 get_entity_thing_id(entity_id) for entity_id in self._grants.resources.entities

@@ -35,7 +35,7 @@ from services.device.entities.schemas import (
 )
 from services.device.members.directory import (
     EntityDirectory,
-    find_integrations_with_entities,
+    find_integrations_with_own_entities,
     split_keys,
 )
 from services.device.members.entity import Entity, EntityThing
@@ -213,9 +213,11 @@ class EntityService:
             )
         parts = split_keys(keys)
         await self.integration_things.ensure_for_tenant(
-            principal.tenant, find_integrations_with_entities(parts)
+            principal.tenant, find_integrations_with_own_entities(parts)
         )
-        entities = await self.directory.find_by_split_keys(principal.tenant, parts, records=True)
+        entities = await self.directory.find_by_split_keys(
+            principal.tenant, parts, load_things=True
+        )
         shared = {key: entity for key, entity in entities.items() if _is_shared(entity)}
         if len(shared) == len(keys):
             return shared

@@ -108,7 +108,9 @@ class EntityCaller:
         return CallResult(_merge_outputs([called.outputs, *answers]), called.queued)
 
     def _to_draft(self, call: ServiceCall) -> CommandDraft:
-        return self.commands.draft_service_call(call.thing.record, call.service_id, call.inputs)
+        return self.commands.draft_service_call(
+            call.thing.loaded_thing, call.service_id, call.inputs
+        )
 
     async def _check_inputs(self, call: ServiceCall) -> dict[str, Any]:
         """Return the inputs for a service of an integration or a flow."""
@@ -116,7 +118,7 @@ class EntityCaller:
         if thing.flow is None:
             await self._check_callable(call)
         try:
-            return thing.record.tsl.check_service_inputs(call.service_id, call.inputs)
+            return thing.loaded_thing.tsl.check_service_inputs(call.service_id, call.inputs)
         except (InvalidValues, UnknownService) as error:
             raise InvalidInput.from_faults(error.faults) from error
 

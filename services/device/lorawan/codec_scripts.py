@@ -15,7 +15,7 @@ from libs.common.decoding import parse_number
 from libs.common.tsl import Fault, Tsl
 from libs.common.tsl.limits import MAX_DEPTH, MAX_KEY_LENGTH, MAX_TIME_MS
 from services.device.lorawan.codec_calls import CallOutcome
-from services.device.telemetry.batch import MAX_REASON_LENGTH, PastReading
+from services.device.telemetry.batch import MAX_FRAME_REASON_LENGTH, PastReading
 from services.device.things.codec_model import (
     MAX_FRAME_BYTES,
     MAX_LORAWAN_PORT,
@@ -305,7 +305,7 @@ class DecodeResult(NamedTuple):
     @property
     def rejection_reason(self) -> str:
         """Return why the frame is rejected in whole or in part, or an empty string."""
-        return (self.reason or _join_faults(self.faults))[:MAX_REASON_LENGTH]
+        return (self.reason or _join_faults(self.faults))[:MAX_FRAME_REASON_LENGTH]
 
 
 def check_decoded_frame(

@@ -97,7 +97,7 @@ class CodecService:
         if model.lower() == GENERIC_MODEL:
             raise built_in_product_error(model)
         product = await self._products.get(tenant, model)
-        tsl = await self._tsls.find(tenant, model, product.current_version)
+        tsl = await self._tsls.find_or_generic(tenant, model, product.current_version)
         stored = await self.validate(tenant, body, tsl.document)
         await self._products.put_codec(tenant, model, stored)
         return stored
@@ -147,7 +147,7 @@ class CodecService:
         tenant, stored = principal.tenant, await self.get(principal, model)
         if body.on:
             product = await self._products.get(tenant, model)
-            tsl = await self._tsls.find(tenant, model, product.current_version)
+            tsl = await self._tsls.find_or_generic(tenant, model, product.current_version)
             with self._hold_test_slot(tenant):
                 stored.history = await self._find_history_request(
                     tenant, extract_codec(stored), tsl.document
@@ -180,7 +180,7 @@ class CodecService:
                 "decode" if body.values is None else "encode", content, body.port, now_ms()
             )
             (outcome,) = await self._workers.run(tenant, codec, [call], logging=True)
-        tsl = await self._tsls.find(tenant, model, product.current_version)
+        tsl = await self._tsls.find_or_generic(tenant, model, product.current_version)
         try:
             if body.values is None:
                 result = _decoder_test_result(codec, outcome, tsl)

@@ -67,7 +67,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
     workers: CodecWorkers
     frames: FrameStore
 
-    async def check(self, tenant: str, model: str) -> None:
+    async def check_can_encode(self, tenant: str, model: str) -> None:
         """Raise `CodecFailed` for a product without a codec that encodes."""
         await self._find_encoder_codec(tenant, model)
 

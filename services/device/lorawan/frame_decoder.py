@@ -196,7 +196,7 @@ class CodecFrameDecoder(FrameDecoder):
 def _remove_repeated(batch: Batch, stored: Iterable[StoredFrame]) -> None:
     """Mark frames that repeat another one of the batch, or a stored one."""
     batch.frames, repeated = split_repeated(batch.frames, stored)
-    batch.remove_duplicates(repeated)
+    batch.move_to_duplicates(repeated)
 
 
 def format_decoder_versions(version: str, thing: Thing) -> str:

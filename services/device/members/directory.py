@@ -25,7 +25,12 @@ from services.device.members.shapes import ShapeStore, shape_members
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 from services.device.things.model import ListedDevice, MemberSetKey, Thing
-from services.device.things.specifications import MemberRegistry, TslKey, TslStore, product_owner
+from services.device.things.specifications import (
+    MemberRegistry,
+    TslKey,
+    TslStore,
+    product_number_owner,
+)
 from services.device.things.thing_store import parse_names
 from services.device.things.visibility import Condition, identifier_condition
 
@@ -61,7 +66,7 @@ class MemberSetDirectory:
         versions = {
             (tenant, key.model, key.version) for key in missing_keys if key.model != GENERIC_MODEL
         }
-        tsls = known_tsls or await self._tsls.find_all(versions)
+        tsls = known_tsls or await self._tsls.find_all_or_generic(versions)
         declared = {
             version: await self._find_by_tsl(version, tsls[version]) for version in versions
         }
@@ -79,7 +84,7 @@ class MemberSetDirectory:
         members = self._known.get((tenant, model, tsl))
         if members is None:
             keys = number_keys(tsl.document)
-            owner = product_owner(tenant, model)
+            owner = product_number_owner(tenant, model)
             members = build_members(
                 tsl.document, await self._registry.assign_numbers(owner, keys) if keys else {}
             )
@@ -144,16 +149,16 @@ class EntityDirectory:
         return entities
 
     async def find_by_keys(
-        self, tenant: str, keys: Iterable[str], *, records: bool = False
+        self, tenant: str, keys: Iterable[str], *, load_things: bool = False
     ) -> dict[str, Entity]:
         """Return the entities with these keys; unknown keys are missing.
 
-        With `records`, the things include their TSL, which reports and commands need.
+        With `load_things`, the things include their TSL, which reports and commands need.
         """
-        return await self.find_by_split_keys(tenant, split_keys(keys), records=records)
+        return await self.find_by_split_keys(tenant, split_keys(keys), load_things=load_things)
 
     async def find_by_split_keys(
-        self, tenant: str, parts: Mapping[str, KeyParts], *, records: bool = False
+        self, tenant: str, parts: Mapping[str, KeyParts], *, load_things: bool = False
     ) -> dict[str, Entity]:
         """Return entities like `find_by_keys`, for keys that are split already."""
         paths_by_kind: dict[bool, dict[str, set[str]]] = {
@@ -164,8 +169,10 @@ class EntityDirectory:
             identifier, _ = _split_identifier_and_path(split)
             paths_by_kind[split.device is not None][split.integration].add(identifier)
         things = {
-            True: await self._find_devices(tenant, paths_by_kind[True], records=records),
-            False: await self._find_other_things(tenant, paths_by_kind[False], records=records),
+            True: await self._find_devices(tenant, paths_by_kind[True], load_things=load_things),
+            False: await self._find_non_device_things(
+                tenant, paths_by_kind[False], load_things=load_things
+            ),
         }
         entities: dict[str, Entity] = {}
         for key, split in parts.items():
@@ -181,10 +188,10 @@ class EntityDirectory:
         wanted_ids = list(ids)
         devices = await self._devices.queries.list_by_ids(tenant, wanted_ids)
         things = await self.build_things(tenant, devices)
-        things += await self.find_other_things(tenant, {"_id": {"$in": wanted_ids}})
+        things += await self.find_non_device_things(tenant, {"_id": {"$in": wanted_ids}})
         return {thing.id: thing for thing in things}
 
-    async def find_other_things(self, tenant: str, condition: Condition) -> list[EntityThing]:
+    async def find_non_device_things(self, tenant: str, condition: Condition) -> list[EntityThing]:
         """Return the things that are not devices and meet a condition."""
         documents = await self._things.store.find({"tenant": tenant, **condition})
         return list(map(thing_from_document, documents))
@@ -204,12 +211,12 @@ class EntityDirectory:
         ]
 
     async def _find_devices(
-        self, tenant: str, paths: dict[str, set[str]], *, records: bool
+        self, tenant: str, paths: dict[str, set[str]], *, load_things: bool
     ) -> ThingsByIdentifier:
         devices: list[ListedDevice] = []
         loaded: list[Thing] = []
         for integration, identifiers in paths.items():
-            if records:
+            if load_things:
                 whole = await self._devices.find_by_identifiers(tenant, integration, identifiers)
                 devices += whole
                 loaded += await self._things.build_things(whole)
@@ -220,8 +227,8 @@ class EntityDirectory:
         things = await self.build_things(tenant, devices, loaded)
         return {(thing.integration, thing.identifier): thing for thing in things}
 
-    async def _find_other_things(
-        self, tenant: str, paths: dict[str, set[str]], *, records: bool
+    async def _find_non_device_things(
+        self, tenant: str, paths: dict[str, set[str]], *, load_things: bool
     ) -> ThingsByIdentifier:
         documents: list[Document] = []
         for integration, identifiers in paths.items():
@@ -229,10 +236,10 @@ class EntityDirectory:
             documents += await self._things.store.find(query)
         return {
             (document["integration"], document["identifier"]): thing_from_document(
-                document, self._things.build_from_document(document) if records else None
+                document, self._things.build_from_document(document) if load_things else None
             )
             for document in documents
-            if "hash" in document or not records
+            if "hash" in document or not load_things
         }
 
 
@@ -241,8 +248,8 @@ def split_keys(keys: Iterable[str]) -> dict[str, KeyParts]:
     return {key: split for key in keys if (split := split_entity_key(key)) is not None}
 
 
-def find_integrations_with_entities(keys: Mapping[str, KeyParts]) -> set[str]:
-    """Return the integrations with keys of their own entities, not of entities of devices."""
+def find_integrations_with_own_entities(keys: Mapping[str, KeyParts]) -> set[str]:
+    """Return the integrations of entities that are not of devices, except the hidden one."""
     return {parts.integration for parts in keys.values() if parts.device is None} - {
         SYSTEM_INTEGRATION
     }

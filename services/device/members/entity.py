@@ -128,8 +128,8 @@ class EntityThing:
     """The thing with its TSL, which reports and commands need, if it was loaded."""
 
     @property
-    def record(self) -> Thing:
-        """Return the thing with its TSL; raise `RuntimeError` if it was not loaded."""
+    def loaded_thing(self) -> Thing:
+        """Return `loaded`, the thing with its TSL; raise `RuntimeError` if it is None."""
         if self.loaded is None:
             raise RuntimeError(f"the thing {self.key} was loaded without its record")
         return self.loaded

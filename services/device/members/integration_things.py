@@ -42,15 +42,14 @@ class IntegrationThings:
     ids: IdAllocator
     _applied: OrderedDict[str, dict[str, Manifest]] = field(default_factory=OrderedDict, init=False)
 
-    async def ensure_for_tenant(self, tenant: str, integrations: Iterable[str] = ()) -> None:
+    async def ensure_for_tenant(self, tenant: str, expected: Iterable[str] = ()) -> None:
         """Create or update the tenant's thing of each running integration.
 
-        Known integrations are read again if one of `integrations` is missing or stopped.
-
-        If `management` is unavailable, the existing things are used.
+        Known integrations are read again if one of `expected` is missing or stopped. If
+        `management` is unavailable, the existing things are used.
         """
         try:
-            known_integrations = await self.integrations.list_expected(integrations)
+            known_integrations = await self.integrations.list_expected(expected)
         except (Unavailable, UpstreamFailed) as error:
             log.warning("entities of new integrations may be missing: %s", error)
             return

@@ -154,10 +154,10 @@ class ShapeStore:
     def __init__(self, database: Database) -> None:
         self._shapes = database["shapes"]
 
-    async def read(self, names: Iterable[str]) -> dict[str, Shape]:
+    async def read(self, ids: Iterable[str]) -> dict[str, Shape]:
         """Return the shapes with these ids; deleted ones are missing."""
         pipeline: list[dict[str, Any]] = [
-            {"$match": {"_id": {"$in": list(names)}}},
+            {"$match": {"_id": {"$in": list(ids)}}},
             {
                 "$graphLookup": {
                     "from": "shapes",
@@ -177,10 +177,10 @@ class ShapeStore:
             shapes[stored["_id"]] = whole | dict(stored["members"])
         return shapes
 
-    async def touch(self, names: Iterable[str]) -> int:
+    async def touch(self, ids: Iterable[str]) -> int:
         """Keep shapes from deletion for `UNUSED_SHAPE_SECONDS`; return how many exist."""
         change = {"$set": {"at": datetime.now(UTC)}}
-        return (await self._shapes.update_many({"_id": {"$in": list(names)}}, change)).matched_count
+        return (await self._shapes.update_many({"_id": {"$in": list(ids)}}, change)).matched_count
 
     async def add(self, shapes: Mapping[str, tuple[str | None, Shape]]) -> None:
         """Write shapes by id, each with its parent's id and the members that the parent lacks."""
@@ -216,15 +216,15 @@ class ShapeStore:
                 shape = await self._find_unreferenced(devices, parent)
         return deleted
 
-    async def _find_unreferenced(self, devices: DeviceStore, name: str | None) -> Document | None:
+    async def _find_unreferenced(self, devices: DeviceStore, id_: str | None) -> Document | None:
         """Return the shape with this id if no device and no shape refers to it."""
         if (
-            name is None
-            or await devices.reported_state.has_shape(name)
-            or await self._shapes.find_one({"parent": name}, {"_id": 1})
+            id_ is None
+            or await devices.reported_state.is_shape_used(id_)
+            or await self._shapes.find_one({"parent": id_}, {"_id": 1})
         ):
             return None
-        return await self._shapes.find_one({"_id": name}, {"parent": 1})
+        return await self._shapes.find_one({"_id": id_}, {"parent": 1})
 
     async def sweep(self, devices: DeviceStore) -> None:
         """Delete unused shapes periodically; run by the lease holder."""
@@ -257,13 +257,13 @@ class ShapeUpdater:
         self._store = store
         self._devices = devices
         self._limits = limits
-        self._of: OrderedDict[int, str | None] = OrderedDict()
+        self._shape_ids: OrderedDict[int, str | None] = OrderedDict()
         """The shape id of each cached device, None for a device without a shape."""
         self._known: dict[str | None, Shape] = {None: {}}
         self._paths = 0
         """Paths of all cached shapes together."""
-        self._busy = asyncio.Lock()
-        """Only one batch at a time, so that the next one sees its changes."""
+        self._update_lock = asyncio.Lock()
+        """Held while a batch is processed, so that the next one sees its changes."""
 
     async def update(self, reports: Iterable[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
         """Extend the shapes of devices for a batch of reports; idempotent.
@@ -275,16 +275,16 @@ class ShapeUpdater:
         relevant = [report for report in reports if report[0].model == GENERIC_MODEL]
         if not relevant:
             return {}
-        async with self._busy:
+        async with self._update_lock:
             return await self._update(relevant)
 
     async def _update(self, reports: Sequence[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
-        await self._load_shapes({thing.id for thing, _ in reports} - self._of.keys())
+        await self._load_shapes({thing.id for thing, _ in reports} - self._shape_ids.keys())
         shapes: dict[int, Shape] = {}
         larger: dict[int, Shape] = {}
         for thing, properties in reports:
-            if thing.id in self._of:
-                before = shapes.get(thing.id) or self._known[self._of[thing.id]]
+            if thing.id in self._shape_ids:
+                before = shapes.get(thing.id) or self._known[self._shape_ids[thing.id]]
                 maximum = self._limits.get(thing.tenant).paths
                 shapes[thing.id] = extend_shape(before, list_reported_paths(properties), maximum)
                 if shapes[thing.id] is not before:
@@ -297,17 +297,17 @@ class ShapeUpdater:
     async def _load_shapes(self, devices: set[int]) -> None:
         if not devices:
             return
-        shape_names = await self._devices.reported_state.find_shapes(devices)
-        missing = {name for name in shape_names.values() if name and name not in self._known}
+        shape_ids = await self._devices.reported_state.find_shape_ids(devices)
+        missing = {name for name in shape_ids.values() if name and name not in self._known}
         if missing:
             self._cache(await self._store.read(missing))
-        self._of.update(
-            {device: name for device, name in shape_names.items() if name in self._known}
+        self._shape_ids.update(
+            {device: name for device, name in shape_ids.items() if name in self._known}
         )
 
     async def _write(self, larger: dict[int, Shape]) -> None:
         """Write shapes, then the devices that refer to them."""
-        before = {device: self._of[device] for device in larger}
+        before = {device: self._shape_ids[device] for device in larger}
         parents = {name for name in before.values() if name is not None}
         names = {device: shape_id(shape) for device, shape in larger.items()}
         if await self._store.touch(parents) == len(parents):
@@ -319,13 +319,13 @@ class ShapeUpdater:
             changes = [(device, before[device], name) for device, name in names.items()]
             if await self._devices.reported_state.replace_shapes(changes) == len(changes):
                 self._cache({name: larger[device] for device, name in names.items()})
-                self._of.update(names)
+                self._shape_ids.update(names)
                 return
         for device in larger:  # another process changed its shape meanwhile
-            self._of.pop(device, None)
+            self._shape_ids.pop(device, None)
 
     def _added_members(self, device: int, shape: Shape) -> Shape:
-        before = self._known[self._of[device]]
+        before = self._known[self._shape_ids[device]]
         return {path: kind for path, kind in shape.items() if before.get(path) != kind}
 
     def _cache(self, shapes: Mapping[str, Shape]) -> None:
@@ -333,12 +333,12 @@ class ShapeUpdater:
         self._known.update(shapes.items())
 
     def _trim_cache(self) -> None:
-        while len(self._of) > CACHE_SIZE:
-            self._of.popitem(last=False)
-        if len(self._known) > 2 * len(self._of) + 1000 or self._paths > MAX_CACHED_PATHS:
-            used = {None, *self._of.values()}
+        while len(self._shape_ids) > CACHE_SIZE:
+            self._shape_ids.popitem(last=False)
+        if len(self._known) > 2 * len(self._shape_ids) + 1000 or self._paths > MAX_CACHED_PATHS:
+            used = {None, *self._shape_ids.values()}
             self._known = {name: shape for name, shape in self._known.items() if name in used}
             self._paths = sum(map(len, self._known.values()))
         if self._paths > MAX_CACHED_PATHS:
-            self._of.clear()
+            self._shape_ids.clear()
             self._known, self._paths = {None: {}}, 0

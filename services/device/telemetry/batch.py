@@ -17,7 +17,7 @@ from services.device.telemetry.partitions import history_key
 from services.device.telemetry.uplink import MAX_PAYLOAD_BYTES, Uplink, read_event, read_report
 from services.device.things.model import Thing
 
-MAX_REASON_LENGTH = 500
+MAX_FRAME_REASON_LENGTH = 500
 """Maximum characters of the reason that is stored with a rejected frame."""
 NO_EXCESSES: Mapping[int, Excess] = {}
 """The exceeded limits of a batch without any."""
@@ -58,7 +58,7 @@ class RejectedUplink(msgspec.Struct, frozen=True):
     reason: str
     thing: Thing | None = None
     faults: list[Fault] = []
-    beyond: bool = False
+    exceeds_limit: bool = False
     """Whether it exceeds a limit. Then only a count and an entry in `DEAD` are written."""
     is_announced: bool = True
     """Whether an event reports it."""
@@ -124,8 +124,8 @@ class Batch:
     closing_events: list[OutgoingMessage] = field(default_factory=list)
     """The events of commands that replies have closed."""
 
-    def uplinks(self) -> Iterator[Uplink]:
-        """Yield the uplinks for which the store writes a document."""
+    def uplinks_to_store(self) -> Iterator[Uplink]:
+        """Yield the uplinks that `BatchStore.store` stores or only counts: all but replies."""
         yield from (report.uplink for report in self.reports)
         yield from (event.uplink for event in self.events)
         yield from (rejected.uplink for rejected in self.rejected)
@@ -159,10 +159,10 @@ class Batch:
                 if (valid := remove_rejected(frame, values))
             ]
             reasons = [frame.reason, *map(str, rejected[frame.uplink.sequence])]
-            text = "; ".join(filter(None, reasons))[:MAX_REASON_LENGTH]
+            text = "; ".join(filter(None, reasons))[:MAX_FRAME_REASON_LENGTH]
             self.frames[index] = replace(frame, past=past, reason=text)
 
-    def remove_duplicates(self, repeated: Collection[Uplink]) -> None:
+    def move_to_duplicates(self, repeated: Collection[Uplink]) -> None:
         """Move frames that were stored before from reports and rejections to duplicates."""
         if repeated:
             self.duplicates += repeated
@@ -218,7 +218,7 @@ def build_batch(
             )
         elif uplink.sequence in excesses:
             reason = excesses[uplink.sequence].reason
-            batch.rejected.append(RejectedUplink(uplink, reason, thing, beyond=True))
+            batch.rejected.append(RejectedUplink(uplink, reason, thing, exceeds_limit=True))
         elif len(uplink.payload) > MAX_PAYLOAD_BYTES:
             batch.rejected.append(
                 RejectedUplink(uplink, f"larger than {MAX_PAYLOAD_BYTES} bytes", thing)

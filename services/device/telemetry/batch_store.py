@@ -88,14 +88,14 @@ class BatchStore:
             {partition_number(report.ts) for report in batch.reports if report.thing.data_storage}
             | {partition_number(reading.ts) for frame in batch.frames for reading in frame.past}
         )
-        redelivered = [uplink for uplink in batch.uplinks() if uplink.delivered > 1]
+        redelivered = [uplink for uplink in batch.uplinks_to_store() if uplink.delivered > 1]
         counted = await self._ledger.find_counted_sequences(redelivered)
         for _ in range(MAX_ATTEMPTS):
             if redelivered and batch.frames:
                 await self._frames.mark_stored_as_duplicates(batch)
             rows = self._build_rows(batch)
             if redelivered:
-                rows = await self._drop_stored(rows)
+                rows = await self._filter_unstored(rows)
             try:
                 await self._write(rows, counted)
             except BulkFailed as error:
@@ -109,14 +109,14 @@ class BatchStore:
 
     async def store_replies(
         self,
-        received: Iterable[int],
+        received_times: Iterable[int],
         close: Callable[[Session], Awaitable[Sequence[ClosingReply]]],
     ) -> None:
         """Run `close` and count the replies that it returns, in one transaction.
 
-        Confirmed properties are stored like a report. `received` are the times of all replies.
+        Confirmed properties are stored like a report. `received_times` (ms) are of all replies.
         """
-        await self._partitions.ensure({partition_number(moment) for moment in received})
+        await self._partitions.ensure({partition_number(moment) for moment in received_times})
         closing: list[Uplink] = []
 
         async def close_and_store(session: Session) -> bool:
@@ -192,7 +192,7 @@ class BatchStore:
         for rejected in batch.rejected:
             if rejected.uplink.sequence in frame_sequences:
                 continue
-            if rejected.beyond:
+            if rejected.exceeds_limit:
                 rows.append(_UplinkDocument(None, {}, rejected.uplink, rejected=True))
                 continue
             seen_document = {"_id": seen_key(rejected.uplink), "at": now, "refused": True}
@@ -223,7 +223,7 @@ class BatchStore:
             insert_documents, stored=stored.values(), rejected=rejected.values()
         )
 
-    async def _drop_stored(self, rows: Sequence[_UplinkDocument]) -> list[_UplinkDocument]:
+    async def _filter_unstored(self, rows: Sequence[_UplinkDocument]) -> list[_UplinkDocument]:
         keys: dict[str, list[Any]] = defaultdict(list)
         for row in rows:
             if row.collection is not None:

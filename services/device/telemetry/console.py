@@ -125,7 +125,7 @@ class StreamState(msgspec.Struct):
 
 
 PARTITIONS_CACHE_SECONDS = 10.0
-"""Seconds that the list of event streams is cached."""
+"""Seconds that the list of the partitions of `EVENTS` is cached."""
 
 
 class StreamStateReader:
@@ -161,7 +161,7 @@ STREAM_ROUTER = route_operations(globals(), "/system", tags=["System"])
 
 
 OPERATOR_TENANT = "default"
-"""The tenant of the platform's operator: the counts cover all tenants."""
+"""The tenant of the platform's operator. Only its users see the counts of all tenants."""
 
 
 class LedgerReading(msgspec.Struct, kw_only=True):

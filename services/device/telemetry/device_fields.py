@@ -57,7 +57,7 @@ class DeviceFieldUpdater:
 
     async def update(self, reports: Iterable[ValidReport]) -> None:
         """Write the record fields that a batch changes; its latest values must be stored."""
-        await self._read_location_properties()
+        await self._refresh_location_properties()
         changed: dict[int, Thing] = {}
         for report in reports:
             thing, properties = report.thing, report.properties
@@ -67,17 +67,17 @@ class DeviceFieldUpdater:
         await self._write_fields(changed)
 
     async def rewrite(
-        self, things: dict[int, Thing], rewritten: Mapping[int, Container[int]]
+        self, things: dict[int, Thing], rewritten_times: Mapping[int, Container[int]]
     ) -> None:
         """Write the fields of devices whose latest values were rebuilt.
 
-        First remove fields that were reported at the times (ms) in `rewritten`, by device.
+        First remove the fields that each device reported at its `rewritten_times` (ms).
         """
-        await self._read_location_properties()
-        await self._devices.reported_state.remove_fields_reported_at(rewritten)
+        await self._refresh_location_properties()
+        await self._devices.reported_state.remove_fields_reported_at(rewritten_times)
         await self._write_fields(things)
 
-    async def _read_location_properties(self) -> None:
+    async def _refresh_location_properties(self) -> None:
         now = time.monotonic()
         if self._read + LOCATION_CACHE_SECONDS <= now:
             self._places, self._read = await self._products.list_location_properties(), now
@@ -116,14 +116,13 @@ class DeviceFieldUpdater:
             things[key].reported_fields.update(record_fields)
 
 
-def _extract_fields(properties: dict[str, Any], place: str | None) -> dict[str, Any]:
-    """Return the record fields in reported properties; omit values of a wrong type.
-
-    `place` is the name of the location property.
-    """
+def _extract_fields(properties: dict[str, Any], location_property: str | None) -> dict[str, Any]:
+    """Return the record fields in reported properties; omit values of a wrong type."""
     record_fields: dict[str, Any] = {}
-    if place in properties and (location := _parse_location(properties[place])) is not None:
-        record_fields["location"] = location
+    if location_property in properties:
+        location = _parse_location(properties[location_property])
+        if location is not None:
+            record_fields["location"] = location
     for key, name in RECORD_FIELD_BY_PROPERTY.items():
         if key not in properties:
             continue

@@ -44,7 +44,7 @@ class DirectIngest:
         self._verifier = verifier
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or run the lifespan of the process."""
+        """Answer a small message; pass other requests, and the lifespan, to `app`."""
         message = self._read_head(scope) if scope["type"] == ScopeType.HTTP else None
         if message is None:
             await self.app(scope, receive, send)
@@ -60,7 +60,7 @@ class DirectIngest:
         extra: dict[str, Any] = scope  # type: ignore[assignment]
         extra[PRINCIPAL_KEY] = message.principal
         try:
-            accepted = await self._edge.accept(*message, body, stored=False)
+            accepted = await self._edge.accept(*message, body, wait_until_stored=False)
         except Exception as error:  # noqa: BLE001 - `handle_exception` logs internal errors
             extra["path_template"] = f"/ingest/v1/{{sn}}/{message.channel}"
             request: Request[Any, Any, Any] = Request(scope, receive, send)

@@ -75,7 +75,7 @@ MAX_FAULTS_BYTES = 32 * 1024
 """Bytes of JSON of the faults in one event."""
 MAX_FAULT_TEXT_LENGTH = 500
 """Maximum characters of a path or a reason in an event."""
-MAX_REASON_LENGTH = 4000
+MAX_DEAD_REASON_LENGTH = 4000
 """Maximum characters of a reason in `DEAD`."""
 
 _MAX_INTEGER = 2**63
@@ -93,7 +93,7 @@ def build_events(batch: Batch) -> Iterator[OutgoingMessage]:
     for event in batch.events:
         yield _build_tsl_event(event, now)
     for rejected in batch.rejected:
-        if rejected.thing is not None and rejected.is_announced and not rejected.beyond:
+        if rejected.thing is not None and rejected.is_announced and not rejected.exceeds_limit:
             faults = rejected.faults or [TslFault("", rejected.reason)]
             at = rejected.uplink.received
             yield _build_rejected(rejected.uplink, rejected.thing, at, faults, now, whole=True)
@@ -202,9 +202,9 @@ def dead_message(
 ) -> OutgoingMessage:
     """Return `dead.uplink.{sn}`: the rejected uplink, masked, with the reason."""
     payload = mask_payload(uplink, thing, faults)
-    text, encoded = _as_text(payload[:MAX_KEPT_PAYLOAD_BYTES])
+    text, encoded = _as_text_or_base64(payload[:MAX_KEPT_PAYLOAD_BYTES])
     body = Dead(
-        reason=reason[:MAX_REASON_LENGTH],
+        reason=reason[:MAX_DEAD_REASON_LENGTH],
         subject=uplink.message.subject,
         sequence=uplink.sequence,
         received_at=uplink.received,
@@ -216,13 +216,13 @@ def dead_message(
     return OutgoingMessage(dead_uplink_subject(uplink.sn), _encoder.encode(body), f"d-{uplink.key}")
 
 
-def dead_summary(uplink: Uplink, number: int, maximum: int) -> OutgoingMessage:
+def dead_summary(uplink: Uplink, dropped: int, bytes_per_day: int) -> OutgoingMessage:
     """Return `dead.uplink.{sn}` with the number of rejected messages that are not kept.
 
-    `uplink` is the latest of them, `maximum` the limit in bytes per day.
+    `uplink` is the latest of them, `bytes_per_day` the limit that they exceed.
     """
     body = Dead(
-        reason=f"{number} refused messages are not kept: they exceed {maximum} bytes a day",
+        reason=f"{dropped} refused messages are not kept: they exceed {bytes_per_day} bytes a day",
         subject=uplink.message.subject,
         sequence=uplink.sequence,
         received_at=uplink.received,
@@ -232,7 +232,7 @@ def dead_summary(uplink: Uplink, number: int, maximum: int) -> OutgoingMessage:
     return OutgoingMessage(dead_uplink_subject(uplink.sn), _encoder.encode(body), f"n-{uplink.key}")
 
 
-def _as_text(payload: bytes) -> tuple[str, bool]:
+def _as_text_or_base64(payload: bytes) -> tuple[str, bool]:
     """Return a payload as text, or as base64 (True) if that is much shorter in JSON."""
     encoded = base64.b64encode(payload).decode()
     try:

@@ -21,13 +21,13 @@ from libs.common.store.mongo import Document
 LARGE_VALUE_BYTES = 4 * 1024
 """Bytes of a BSON value above which it gets a part of its own."""
 MAX_INLINE_BYTES = 512 * 1024
-"""Maximum bytes of the other values, which are in the document of the thing."""
+"""Maximum bytes of the values in the document of a thing; above, parts hold all of them."""
 MAX_TOTAL_BYTES = 4 * 1024 * 1024
 """Maximum bytes of all latest values of a thing."""
 TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_TOTAL_BYTES} bytes"
 """The reason why a property is rejected that exceeds `MAX_TOTAL_BYTES`."""
 SHARED_PART_COUNT = 32
-"""Parts that share the other values of a thing when these exceed `MAX_INLINE_BYTES`."""
+"""Parts to which the values of a thing that exceed `MAX_INLINE_BYTES` are distributed."""
 PART_KEY_FORMAT = struct.Struct(">QQQ")
 """Format of a part's key: thing, kind (0 shared, 1 single value), and the index of the shared part
 or a hash of the property's key."""
@@ -70,23 +70,23 @@ class FoldedReports:
         return not any(isinstance(value, dict) for value in values)
 
     def assign_parts(
-        self, thing_id: int, existing: Container[bytes], inline: int, *, is_spread: bool
+        self, thing_id: int, existing: Container[bytes], inline_bytes: int, *, is_spread: bool
     ) -> None:
         """Assign a part to each value that the document of the thing does not hold.
 
-        `existing` are the parts of single values that exist; `inline` is the number of bytes of
-        values in the document of the thing now.
+        `existing` are the parts of single values that exist; `inline_bytes` is the size of the
+        values that the document of the thing holds now.
         """
         small_keys: list[str] = []
         for key, value in self.values.items():
             size, part = bson_size(value), own_part_key(thing_id, key)
             if size > LARGE_VALUE_BYTES or part in existing:
                 self.parts[key] = part
-                inline -= size
+                inline_bytes -= size
             else:
                 small_keys.append(key)
-                inline += size
-        self.is_spread = is_spread or inline > MAX_INLINE_BYTES
+                inline_bytes += size
+        self.is_spread = is_spread or inline_bytes > MAX_INLINE_BYTES
         if self.is_spread:
             self.parts |= {key: shared_part_key(thing_id, key) for key in small_keys}
 
@@ -153,18 +153,18 @@ def total_bson_size(values: dict[str, Any]) -> int:
 
 
 def own_part_key(thing_id: int, key: str) -> bytes:
-    """Return the key of the part that holds only this value."""
+    """Return the key of the part that holds only the value of this property."""
     digest = blake2b(key.encode(), digest_size=8).digest()
     return PART_KEY_FORMAT.pack(thing_id, 1, int.from_bytes(digest))
 
 
 def shared_part_key(thing_id: int, key: str) -> bytes:
-    """Return the key of the part that holds this value together with others."""
+    """Return the key of the part that holds the value of this property together with others."""
     return PART_KEY_FORMAT.pack(thing_id, 0, zlib.crc32(key.encode()) % SHARED_PART_COUNT)
 
 
 def possible_part_keys(thing_ids: Iterable[int], keys: Iterable[str]) -> list[bytes]:
-    """Return the keys of all parts that may hold some values of things."""
+    """Return the keys of all parts that may hold the values of these properties."""
     pairs = [(thing_id, key) for thing_id in thing_ids for key in keys]
     return [part(*pair) for part in (own_part_key, shared_part_key) for pair in pairs]
 
@@ -295,15 +295,15 @@ def build_replacement(
     return ReplaceOne(same, after, upsert=before is None)
 
 
-async def _fold_all(parts: AsyncIterator[Sequence[ReportTuple]]) -> FoldedReports:
+async def _fold_all(batches: AsyncIterator[Sequence[ReportTuple]]) -> FoldedReports:
     folds: dict[int, FoldedReports] = {}
-    async for reports in parts:
+    async for reports in batches:
         fold_reports(reports, folds)
     return next(iter(folds.values()), FoldedReports(0, 0))
 
 
 def entry_projection(keys: Collection[str] | None) -> Document:
-    """Return a projection on some keys or all; a projection on many keys is slow."""
+    """Return a projection on the entries of `keys`; on all entries for None or many keys."""
     if keys is None or len(keys) > MAX_PROJECTED_KEYS:
         return dict.fromkeys(("t", "a", "p", "v"), 1)
     return {"p": 1, **{f"v.{key}": 1 for key in keys}}

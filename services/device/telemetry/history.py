@@ -88,7 +88,7 @@ class HistoryStore:
             await batches.aclose()
             return iterate_rows([])
         content_hash = settings.tsl[0]["hash"] if settings.tsl else None
-        tsl = await self.tsls.find(
+        tsl = await self.tsls.find_or_generic(
             settings.tenant, settings.model, settings.tsl_version, content_hash
         )
         oldest_kept = await self.retention.oldest_kept_time(settings.tenant, settings.model)

@@ -65,9 +65,9 @@ class HttpIngestService:
     retention_days: int
 
     async def accept(
-        self, principal: Principal, sn: str, channel: str, body: bytes, *, stored: bool
+        self, principal: Principal, sn: str, channel: str, body: bytes, *, wait_until_stored: bool
     ) -> IngestResult:
-        """Publish the entries of `body` on `UPLINK`; if `stored`, wait for storage.
+        """Publish the entries of `body` on `UPLINK`; if requested, wait until they are stored.
 
         A single entry that is rejected as a whole results in 400; of an array each rejected entry
         is listed. All accepted entries of a request are published, or none. Entries that are
@@ -95,7 +95,7 @@ class HttpIngestService:
         headers = trace_header()
         async with AsyncExitStack() as stack:
             waiter = None
-            if stored:
+            if wait_until_stored:
                 waiter = await stack.enter_async_context(StorageWaiter(self.bus, len(accepted)))
                 headers[NOTIFY_HEADER] = waiter.subject
             subject = uplink_subject(thing.sn, channel)
@@ -221,7 +221,9 @@ async def report_properties(
     wait: Wait = None,
 ) -> IngestResult:
     """Report measured values: one report, or an array of up to 1000."""
-    return await edge.accept(principal, sn, "report", await request.body(), stored=wait is not None)
+    return await edge.accept(
+        principal, sn, "report", await request.body(), wait_until_stored=wait is not None
+    )
 
 
 @post(
@@ -239,7 +241,9 @@ async def report_event(
     wait: Wait = None,
 ) -> IngestResult:
     """Report events of the TSL: one event, or an array of up to 1000."""
-    return await edge.accept(principal, sn, "event", await request.body(), stored=wait is not None)
+    return await edge.accept(
+        principal, sn, "event", await request.body(), wait_until_stored=wait is not None
+    )
 
 
 @post(
@@ -257,7 +261,9 @@ async def answer_command(
     wait: Wait = None,
 ) -> IngestResult:
     """Answer commands: one reply, or an array of up to 1000."""
-    return await edge.accept(principal, sn, "reply", await request.body(), stored=wait is not None)
+    return await edge.accept(
+        principal, sn, "reply", await request.body(), wait_until_stored=wait is not None
+    )
 
 
 ROUTER = route_operations(globals(), "/ingest/v1/{sn:str}", guards=[devices], tags=["Device edge"])

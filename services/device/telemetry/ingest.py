@@ -61,7 +61,10 @@ SPAN_NAME = "ingest message"
 
 
 class UplinkSpans:
-    """The trace spans of one batch. `uplinks` are its messages; `trace` holds their span."""
+    """The trace spans of the messages of a batch.
+
+    `uplinks` are these messages; `Uplink.trace` refers to the span of each, if it has one.
+    """
 
     def __init__(self, uplinks: Iterable[Uplink]) -> None:
         self._spans: dict[int, Span] = {}
@@ -128,8 +131,8 @@ _size_histogram = _meter.create_histogram(
 
 MAX_FAILURES = 3
 """Failures after which a message that fails alone is moved to `DEAD`."""
-MAX_FAILED_MESSAGES = 10_000
-"""Maximum messages that failed alone whose failures are counted."""
+FAILURE_CACHE_SIZE = 10_000
+"""Messages whose failures are cached, each of which failed alone."""
 HEALTH_TIMEOUT = 5.0
 """Seconds within which store and bus must answer."""
 
@@ -170,7 +173,7 @@ class Ingest:
             if not await self._is_healthy():
                 raise
             if len(messages) == 1:
-                await self._move_to_dead(messages[0], error)
+                await self._move_to_dead_or_raise(messages[0], error)
                 return
             middle = len(messages) // 2
             try:
@@ -198,13 +201,13 @@ class Ingest:
             return False
         return True
 
-    async def _move_to_dead(self, message: Msg, error: Exception) -> None:
-        """Move a message that fails alone to `DEAD`; raise `error` the first times."""
+    async def _move_to_dead_or_raise(self, message: Msg, error: Exception) -> None:
+        """Move a message that failed `MAX_FAILURES` times alone to `DEAD`, else raise `error`."""
         uplink = read_uplink(message)
         failures = self._failures.pop(uplink.key, 0) + 1
         if failures < MAX_FAILURES:
             self._failures[uplink.key] = failures
-            if len(self._failures) > MAX_FAILED_MESSAGES:
+            if len(self._failures) > FAILURE_CACHE_SIZE:
                 self._failures.popitem(last=False)
             raise error
         log.error("message %d of %s is moved to DEAD", uplink.sequence, uplink.sn, exc_info=error)
@@ -253,10 +256,10 @@ class Ingest:
             if late:
                 uplinks = await self.slow.queue_slow(uplinks, things, excesses, late)
                 batch.keep_only(uplinks)
-        await self._reject_oversized(batch)
+        await self._reject_properties_beyond_limit(batch)
         return batch, uplinks
 
-    async def _reject_oversized(self, batch: Batch) -> None:
+    async def _reject_properties_beyond_limit(self, batch: Batch) -> None:
         """Reject properties that would make the latest values of a thing too large."""
         reports = [
             (report.thing.id, report.effective_time, report.properties)
@@ -264,7 +267,7 @@ class Ingest:
             if self.latest.may_exceed_limit(report.thing.id, len(report.uplink.payload))
             or report.uplink.channel == "frame"
         ]
-        if reports and (names := await self.latest.find_oversized(reports)):
+        if reports and (names := await self.latest.find_properties_beyond_limit(reports)):
             batch.reject_properties(names, TOO_LARGE_REASON)
 
     async def _store_and_announce(
@@ -282,11 +285,11 @@ class Ingest:
     async def _store(self, batch: Batch) -> None:
         if batch.frames:  # the store finds those that are stored already
             await self.store.store(batch)
-            await self._update_state(batch)
+            await self._update_values_and_fields(batch)
         else:
-            await asyncio.gather(self.store.store(batch), self._update_state(batch))
+            await asyncio.gather(self.store.store(batch), self._update_values_and_fields(batch))
 
-    async def _update_state(self, batch: Batch) -> None:
+    async def _update_values_and_fields(self, batch: Batch) -> None:
         """Update shapes and latest values, then the fields that are read from these.
 
         Devices of `generic` have latest values only of properties with an entity; history has all.
@@ -300,7 +303,7 @@ class Ingest:
                 report.uplink.received, arrivals.get(report.thing.id, 0)
             )
         latest = (
-            (report.thing.id, report.effective_time, _keep_entity_properties(report, shapes))
+            (report.thing.id, report.effective_time, _select_entity_properties(report, shapes))
             for report in current
         )
         of_devices = [report for report in current if report.thing.device]
@@ -328,7 +331,7 @@ class Ingest:
         await publish_each(self.bus, self.dead_messages.build(batch))
 
 
-def _keep_entity_properties(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
+def _select_entity_properties(report: ValidReport, shapes: Mapping[int, Shape]) -> dict[str, Any]:
     if report.thing.model != GENERIC_MODEL:
         return report.properties
     return filter_by_shape(shapes.get(report.thing.id, {}), report.properties)

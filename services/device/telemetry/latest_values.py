@@ -58,7 +58,7 @@ CACHE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _ThingState:
-    """The stored state of a thing."""
+    """Newest time, size and kind of parts of the stored values of a thing."""
 
     newest: int = 0
     inline: int = 0
@@ -74,7 +74,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._divided: LruCache[int, int] = LruCache(CACHE_SIZE)
-        """Things that have parts."""
+        """Kind of parts by thing, of things that have parts."""
         self._recent: LruCache[int, _ThingState] = LruCache(CACHE_SIZE)
 
     async def apply(
@@ -232,7 +232,9 @@ class LatestValues(LatestValueReader, ThingDataStore):
         """Return whether a report of `size` bytes may take a thing beyond `MAX_TOTAL_BYTES`."""
         return size > MAX_SMALL_REPORT_BYTES or thing_id in self._divided
 
-    async def find_oversized(self, reports: Iterable[ReportTuple]) -> dict[int, set[str]]:
+    async def find_properties_beyond_limit(
+        self, reports: Iterable[ReportTuple]
+    ) -> dict[int, set[str]]:
         """Return the properties, by thing, whose values would exceed `MAX_TOTAL_BYTES` bytes.
 
         Values that do not grow are never included, even if a thing exceeds the limit already.
@@ -266,7 +268,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
                     oversized[key].add(name)
         return oversized
 
-    async def move_to_parts(self, thing_id: int) -> int:
+    async def move_to_parts_and_measure(self, thing_id: int) -> int:
         """Move values from the document of a thing to parts; return the bytes of all values."""
         entries = (await self.find_entries([thing_id])).get(thing_id, {})
         sizes = {name: bson_size(entry["v"]) for name, entry in entries.items()}
@@ -316,7 +318,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
                         before[key][1:]
                         or folded_values.total_bson_size(entries) > folded_values.LARGE_VALUE_BYTES
                     ):
-                        await self.move_to_parts(key)
+                        await self.move_to_parts_and_measure(key)
                 return
             remaining = {key: remaining[key] for key in changed}
 

@@ -71,9 +71,9 @@ class Ledger:
         stored: Collection[Uplink] = (),
         rejected: Collection[Uplink] = (),
     ) -> bool:
-        """Run `write` and count uplinks in one transaction, unless it returns False.
+        """Run `write` and, if it returns True, count uplinks in the same transaction.
 
-        `write` uses collections of `Mongo.direct`.
+        Return the result of `write`, which uses collections of `Mongo.direct`.
         """
         page = self._free.pop() if self._free else uuid4().hex
 
@@ -300,7 +300,7 @@ class UplinkMetrics:
 
 
 async def read_uplink_counts(bus: Bus, streams: Sequence[str], ledger: Ledger) -> UplinkCounts:
-    """Read the streams, then the ledger."""
+    """Return the counts of the streams and, read after these, of the ledger."""
     return await _count_uplinks(await _read_states(bus, streams), ledger)
 
 

@@ -93,14 +93,14 @@ class Partitions:
         return properties
 
     async def find_report_times(
-        self, device_id: int, first: int, last: int, limit: int
+        self, device_id: int, first: int, last: int, limit_per_partition: int
     ) -> set[int]:
-        """Return times (ms) of a device's reports from `first` to `last`, `limit` per partition."""
+        """Return the times (ms) of reports from `first` to `last`, the oldest of each partition."""
         report_times: set[int] = set()
         keys = keys_between(device_id, first, last)
         for week in range(partition_number(first), partition_number(last) + 1):
             rows = self.collection(week).find({"_id": keys}, {"_id": 1}, sort=[("_id", 1)])
-            async for row in rows.limit(limit):
+            async for row in rows.limit(limit_per_partition):
                 report_times.add(KEY_FORMAT.unpack(row["_id"])[1])
         return report_times
 

@@ -30,13 +30,13 @@ from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import Mongo, Session, StoreError
 from services.device.telemetry.system_account import ConnectedUser, SystemAccount
 from services.device.things.device_store import DeviceStore
-from services.device.things.model import PresentDevice, Thing, event_profile
+from services.device.things.model import DeviceWithPresence, Thing, event_profile
 from services.device.things.product_store import ProductStore
 
 MAX_CHANGES = 500
 """Maximum connections or devices that one transaction changes."""
-MAX_USER_CONNECTIONS = 2_000
-"""Maximum connections of one user in one query."""
+CONNECTIONS_PER_QUERY = 2_000
+"""Maximum connections of a user that a query returns."""
 _LAST_CID = 2**63 - 1
 
 
@@ -52,10 +52,12 @@ class PresenceStore:
 
     async def connections(self, user: str) -> list[Connection]:
         """Return the known connections of a user (upper case)."""
-        cursor = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_USER_CONNECTIONS)
+        cursor = self._connections.find({"user": user}, {"_id": 1}).limit(CONNECTIONS_PER_QUERY)
         return [_connection(row) async for row in cursor]
 
-    async def list_known(self, server: str, after: int, until: int | None) -> list[ConnectedUser]:
+    async def list_server_connections(
+        self, server: str, after: int, until: int | None
+    ) -> list[ConnectedUser]:
         """Return up to `MAX_CHANGES` connections of a server with `after` < cid <= `until`."""
         last = _LAST_CID if until is None else until
         between = {"$gt": _key(Connection(server, after)), "$lte": _key(Connection(server, last))}
@@ -74,10 +76,10 @@ class PresenceStore:
             servers.add(row["_id"]["server"])
             above = Connection(row["_id"]["server"], _LAST_CID)
 
-    async def apply_changes(
+    async def apply_and_list_opened(
         self, opened: Iterable[ConnectedUser], ended: Iterable[ConnectedUser]
     ) -> list[int]:
-        """Apply up to `MAX_CHANGES` opened and ended connections; return opened devices.
+        """Apply up to `MAX_CHANGES` opened and ended connections; return ids of opened devices.
 
         Known changes have no effect.
         """
@@ -101,9 +103,8 @@ class PresenceStore:
 
     async def has_lifetime_ending_within(self, seconds: float) -> bool:
         """Return whether the HTTP lifetime of any device ends within `seconds`."""
-        return await self._devices.has_expired_lifetime(
-            datetime.now(UTC) + timedelta(seconds=seconds)
-        )
+        moment = datetime.now(UTC) + timedelta(seconds=seconds)
+        return await self._devices.has_expired_lifetime(moment)
 
     async def expire_http_lifetimes(self) -> int:
         """Update up to `MAX_CHANGES` devices whose HTTP lifetime ended; return their number.
@@ -124,23 +125,23 @@ class PresenceStore:
         await self._outbox.publish_stored(written)
         return number
 
-    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
-        """Record a report over HTTP: ONLINE for `life`. Raises `StoreError` for a locked record."""
-        if await self._devices.record_contact(device_id, at, life) not in (None, "ONLINE"):
-            await self._set_online([device_id], at, life)
+    async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> None:
+        """Record an HTTP report: ONLINE for `lifetime`. Raises `StoreError` for a locked record."""
+        if await self._devices.record_contact(device_id, at, lifetime) not in (None, "ONLINE"):
+            await self._set_online([device_id], at, lifetime)
 
-    async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
+    async def record_contacts(self, ids: list[int], at: datetime, lifetime: timedelta) -> None:
         """Record reports of several devices over HTTP, with one write for ONLINE devices."""
-        online = await self._devices.record_contacts(ids, at, life)
+        online = await self._devices.record_online_contacts(ids, at, lifetime)
         others = [device_id for device_id in ids if device_id not in online]
         for first in range(0, len(others), MAX_CHANGES):
-            await self._set_online(others[first : first + MAX_CHANGES], at, life)
+            await self._set_online(others[first : first + MAX_CHANGES], at, lifetime)
 
-    async def _set_online(self, ids: Sequence[int], at: datetime, life: timedelta) -> None:
+    async def _set_online(self, ids: Sequence[int], at: datetime, lifetime: timedelta) -> None:
         """Make devices ONLINE that sent a report over HTTP."""
 
         async def update_devices(session: Session) -> list[dict[str, Any]]:
-            await self._devices.rewrite_contacts(ids, at, life, session)
+            await self._devices.rewrite_contacts(ids, at, lifetime, session)
             devices = await self._devices.find_by_ids(ids, session)
             connected = await self._filter_connected({device.sn_key for device in devices}, session)
             return await self._update_states(devices, connected, session)
@@ -149,9 +150,8 @@ class PresenceStore:
 
     async def _lock(self, session: Session) -> None:
         """Change a lock document: of two replicas that both lead, one transaction must wait."""
-        await self._turn.update_one(
-            {"_id": "presence"}, {"$inc": {"taken": 1}}, upsert=True, session=session
-        )
+        query, change = {"_id": "presence"}, {"$inc": {"taken": 1}}
+        await self._turn.update_one(query, change, upsert=True, session=session)
 
     async def _write_connections(
         self,
@@ -181,26 +181,24 @@ class PresenceStore:
         return set(await self._connections.distinct("user", query, session=session))
 
     async def _update_states(
-        self, devices: Sequence[PresentDevice], connected: Collection[str], session: Session
+        self, devices: Sequence[DeviceWithPresence], connected: Collection[str], session: Session
     ) -> list[dict[str, Any]]:
         """Update the states of devices; return the outbox entries of their events."""
         now = datetime.now(UTC)
-        online: list[PresentDevice] = []
-        offline: list[PresentDevice] = []
+        online: list[DeviceWithPresence] = []
+        offline: list[DeviceWithPresence] = []
         for device in devices:
             until = device.http_until
             on = device.sn_key in connected or (until is not None and until > now)
             was = device.connect_status == "ONLINE"
             if on != was:
                 (online if on else offline).append(device)
-        entries = [
-            *await self._set_status(online, "ONLINE", session),
-            *await self._set_status(offline, "OFFLINE", session),
-        ]
+        entries = await self._set_status(online, "ONLINE", session)
+        entries += await self._set_status(offline, "OFFLINE", session)
         return await self._outbox.store_entries(entries, session)
 
     async def _set_status(
-        self, devices: Collection[PresentDevice], status: str, session: Session
+        self, devices: Collection[DeviceWithPresence], status: str, session: Session
     ) -> list[OutboxEntry]:
         if devices:
             await self._devices.set_status([device.id for device in devices], status, session)
@@ -216,7 +214,7 @@ def _connection(row: dict[str, Any]) -> Connection:
     return Connection(row["_id"]["server"], row["_id"]["cid"])
 
 
-def _status_event(device: PresentDevice, status: str) -> OutboxEntry:
+def _status_event(device: DeviceWithPresence, status: str) -> OutboxEntry:
     body = DeviceConnection(
         event_id=uuid4().hex,
         created_at=now_ms(),
@@ -239,7 +237,7 @@ def offer_connections(rpc: RpcServer, store: PresenceStore, account: SystemAccou
         connections = set(await store.connections(request.user.upper()))
         if request.ask_servers:
             try:
-                for server in await account.known_servers():
+                for server in await account.cached_servers():
                     users = await account.list_user_connections(server, request.user)
                     connections.update(user.connection for user in users)
             except (NatsError, TimeoutError) as error:
@@ -270,18 +268,18 @@ class OfflineTimeouts:
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
-        self._of: LruCache[tuple[str, str], tuple[float, float | None]] = LruCache(
+        self._cached_timeouts: LruCache[tuple[str, str], tuple[float, float | None]] = LruCache(
             PRODUCT_CACHE_SIZE
         )
 
     async def find_lifetime(self, thing: Thing) -> float | None:
         """Return the product's offline timeout in s, None without one; raise `StoreError`."""
         key, now = (thing.tenant, thing.model), time.monotonic()
-        cached = self._of.get(key)
+        cached = self._cached_timeouts.get(key)
         if cached is None or cached[0] + TIMEOUT_CACHE_SECONDS <= now:
             minutes = await self._products.find_offline_timeout(*key)
             cached = now, None if minutes is None else minutes * 60.0
-            self._of.put(key, cached)
+            self._cached_timeouts.put(key, cached)
         return cached[1]
 
 
@@ -310,10 +308,10 @@ class HttpPresence:
     record is tried until it succeeds, or until the lifetime after the contact has ended.
     """
 
-    def __init__(self, store: PresenceStore, life: float, timeouts: OfflineTimeouts) -> None:
-        """Construct it; `life` is the lifetime in seconds of devices without their own."""
+    def __init__(self, store: PresenceStore, lifetime: float, timeouts: OfflineTimeouts) -> None:
+        """Construct it; `lifetime` is the lifetime in seconds of devices without their own."""
         self._store = store
-        self._life = life
+        self._lifetime = timedelta(seconds=lifetime)
         self._timeouts = timeouts
         self._quiet: LruCache[int, float] = LruCache(CACHE_SIZE)
         """Monotonic time until which a contact of a device need not be recorded, by device."""
@@ -326,7 +324,7 @@ class HttpPresence:
 
     async def record_contact(self, thing: Thing) -> None:
         """Record that a device sent something; return when stored, or after `MAX_RECORD_WAIT`."""
-        if not self.is_recorded(thing):
+        if not self.was_recorded_recently(thing):
             moment = time.monotonic()
             self._contacts[thing.id] = _Contact(moment, datetime.now(UTC))
             task = self._tasks.start(thing.id, partial(self._record, thing))
@@ -338,7 +336,7 @@ class HttpPresence:
         pending = self._contacts.keys() | self._together
         tenants: dict[str, dict[int, Thing]] = defaultdict(dict)
         for thing in things:
-            if thing.id not in pending and not self.is_recorded(thing):
+            if thing.id not in pending and not self.was_recorded_recently(thing):
                 tenants[thing.tenant][thing.id] = thing
         begun = []
         for tenant, by_id in tenants.items():
@@ -351,30 +349,34 @@ class HttpPresence:
     async def _record_together(self, tenant: str, things: Mapping[int, Thing]) -> None:
         """Record devices of a tenant together; one by one if that fails."""
         contact = _Contact(time.monotonic(), from_ms(now_ms()))
-        ids_by_life: dict[float, list[int]] = defaultdict(list)
+        ids_by_lifetime: dict[timedelta, list[int]] = defaultdict(list)
         try:
             for key, thing in things.items():
-                ids_by_life[await self._timeouts.find_lifetime(thing) or self._life].append(key)
-            for life, ids in ids_by_life.items():
+                ids_by_lifetime[await self._find_lifetime(thing)].append(key)
+            for lifetime, ids in ids_by_lifetime.items():
                 async with self._scheduler.slot(tenant):
-                    await self._store.record_contacts(ids, contact.at, timedelta(seconds=life))
+                    await self._store.record_contacts(ids, contact.at, lifetime)
                 for key in ids:
-                    self._mark_recorded(key, contact, life)
+                    self._mark_recorded(key, contact, lifetime)
         except (StoreError, LaneFull) as error:
-            log.warning(
-                "contacts of %d devices could not be recorded together: %r", len(things), error
-            )
+            number = len(things)
+            log.warning("contacts of %d devices could not be recorded together: %r", number, error)
             for key, thing in things.items():
                 self._contacts.setdefault(key, contact)
                 self._tasks.start(key, partial(self._record, thing))
         finally:
             self._together -= things.keys()
 
-    def _mark_recorded(self, key: int, contact: _Contact, life: float) -> None:
-        self._quiet.put(key, contact.moment + min(MAX_RECORD_INTERVAL, life / 4))
+    async def _find_lifetime(self, thing: Thing) -> timedelta:
+        seconds = await self._timeouts.find_lifetime(thing)
+        return timedelta(seconds=seconds) if seconds else self._lifetime
 
-    def is_recorded(self, thing: Thing) -> bool:
-        """Return whether a contact was recorded recently enough."""
+    def _mark_recorded(self, key: int, contact: _Contact, lifetime: timedelta) -> None:
+        seconds = min(MAX_RECORD_INTERVAL, lifetime.total_seconds() / 4)
+        self._quiet.put(key, contact.moment + seconds)
+
+    def was_recorded_recently(self, thing: Thing) -> bool:
+        """Return whether the last recorded contact is so recent that another adds nothing."""
         return (self._quiet.get(thing.id) or 0.0) > time.monotonic()
 
     async def stop(self) -> None:
@@ -382,19 +384,17 @@ class HttpPresence:
         await self._tasks.stop()
 
     async def _record(self, thing: Thing) -> None:
-        life = self._life
-        while (contact := self._contacts[thing.id]).at + timedelta(seconds=life) > datetime.now(
-            UTC
-        ):
+        lifetime = self._lifetime
+        while (contact := self._contacts[thing.id]).at + lifetime > datetime.now(UTC):
             try:
-                life = await self._timeouts.find_lifetime(thing) or self._life
+                lifetime = await self._find_lifetime(thing)
                 async with self._scheduler.slot(thing.tenant):
-                    await self._store.record_contact(thing.id, contact.at, timedelta(seconds=life))
+                    await self._store.record_contact(thing.id, contact.at, lifetime)
             except (StoreError, LaneFull) as error:
                 log.warning("a contact of device %d is not recorded yet: %r", thing.id, error)
                 await asyncio.sleep(RETRY_DELAY)
             else:
-                self._mark_recorded(thing.id, contact, life)
+                self._mark_recorded(thing.id, contact, lifetime)
                 if self._contacts[thing.id] is contact:
                     break
         del self._contacts[thing.id]

@@ -111,7 +111,7 @@ class PresenceWatch:
         reconnects: ReconnectListener,
         rest: float = IDLE_PERIOD_SECONDS,
     ) -> None:
-        """`rest` is the pause of the sweep in seconds, shorter than any HTTP lifetime."""
+        """`rest` is the pause (s) between checks of HTTP lifetimes, shorter than any of these."""
         self._system = system
         self._store = store
         self._account = account
@@ -145,7 +145,7 @@ class PresenceWatch:
             self._write_events,
             self._scan_all,
             self._expire_http_lifetimes,
-            self._notice_reconnects,
+            self._rescan_after_reconnects,
         )
         tasks = [asyncio.ensure_future(self._repeat(job)) for job in jobs]
         try:
@@ -227,7 +227,7 @@ class PresenceWatch:
         known_connections: set[Connection] = set()
         after, more = page.after, True
         while more:
-            rows = await self._store.list_known(server, after, page.until)
+            rows = await self._store.list_server_connections(server, after, page.until)
             known_connections.update(row.connection for row in rows)
             missing = [row for row in rows if row.connection not in page_connections]
             await self._write_changes(
@@ -253,7 +253,7 @@ class PresenceWatch:
         self._missing = {server: self._missing.get(server, moment) for server in silent}
         for server, since in list(self._missing.items()):
             while since + MAX_SERVER_SILENCE <= moment:
-                rows = await self._store.list_known(server, 0, None)
+                rows = await self._store.list_server_connections(server, 0, None)
                 if not rows:
                     break
                 await self._write_changes((), rows)
@@ -268,10 +268,10 @@ class PresenceWatch:
         if number < MAX_CHANGES:
             await asyncio.sleep(RETRY_DELAY)
 
-    async def _notice_reconnects(self) -> None:
+    async def _rescan_after_reconnects(self) -> None:
         """Scan again after a reconnection to NATS, during which events were lost."""
         await asyncio.sleep(seconds_to_tick(RETRY_DELAY))
-        reconnects = self._account.reconnects
+        reconnects = self._account.reconnect_count
         if reconnects != self._system_reconnects:
             self._system_reconnects = reconnects
             self._lost.set()
@@ -284,6 +284,6 @@ class PresenceWatch:
             part = slice(first, first + MAX_CHANGES)
             async with self._writing:
                 new = [user for user in opened[part] if user.connection not in self._ended]
-                ids = await self._store.apply_changes(new, over[part])
+                ids = await self._store.apply_and_list_opened(new, over[part])
             if ids:
                 await self._reconnects.resume_deliveries(ids, datetime.now(UTC) + SUBSCRIBE_DELAY)

@@ -68,8 +68,8 @@ class MessageQuota:
         return self._meter.count(thing.tenant, thing.id, len(uplinks), size, at)
 
 
-MAX_WAITING_MESSAGES = 8000
-"""Messages of a tenant that wait, and that are processed together."""
+MAX_WAITING_PER_TENANT = 8000
+"""Maximum messages of a tenant that wait, and that are processed together."""
 MAX_CONCURRENT_TENANTS = 6
 """Slow tenants that are processed concurrently: fewer than there are codec processes."""
 EXTENSION_INTERVAL = 10.0
@@ -90,9 +90,9 @@ class SlowCodecQueue:
             "slow codecs",
             self._find_tenant,
             handle,
-            MAX_WAITING_MESSAGES,
+            MAX_WAITING_PER_TENANT,
             MAX_CONCURRENT_TENANTS,
-            MAX_WAITING_MESSAGES,
+            MAX_WAITING_PER_TENANT,
         )
         self._tenants: LruCache[str, str] = LruCache(CACHE_SIZE)
 

@@ -35,7 +35,7 @@ OUTCOMES_PER_ANSWER = 100
 """Maximum outcomes in one answer."""
 MAX_STORED_WAIT = 10.0
 """Seconds that a sender waits for the storage of its messages."""
-MAX_REASON_LENGTH = 1000
+MAX_OUTCOME_REASON_LENGTH = 1000
 """Maximum characters of a reason; 100 reasons fit into an answer, even with escapes."""
 
 
@@ -61,7 +61,8 @@ async def notify_waiting_senders(bus: Bus, uplinks: Iterable[Uplink], batch: Bat
     if not waiting:
         return
     reasons = {
-        rejected.uplink.sequence: rejected.reason[:MAX_REASON_LENGTH] for rejected in batch.rejected
+        rejected.uplink.sequence: rejected.reason[:MAX_OUTCOME_REASON_LENGTH]
+        for rejected in batch.rejected
     }
     answers: dict[str, list[StorageOutcome]] = defaultdict(list)
     for uplink, waiter in waiting:

@@ -94,9 +94,9 @@ class HistoryRowLimits:
     limits: LimitsCache
     kept_days: int
 
-    async def find_fitting_days(self) -> dict[str, float]:
-        """Return the newest days that fit into the limit, by tenant that exceeds it."""
-        now, fitting_days = now_ms(), dict[str, float]()
+    async def find_reduced_days(self) -> dict[str, float]:
+        """Return the days of history that fit into the limit, only for tenants that exceed it."""
+        now, reduced_days = now_ms(), dict[str, float]()
         kept_rows: dict[str, float] = defaultdict(float)
         oldest = partition_number(now - self.kept_days * DAY_MS)
         for partition in range(partition_number(now) + 1, oldest - 1, -1):
@@ -104,11 +104,11 @@ class HistoryRowLimits:
             for tenant, rows in (await self._estimate_rows(partition)).items():
                 maximum = (await self.limits.fetch(tenant)).history_rows
                 kept_rows[tenant] += rows
-                if kept_rows[tenant] > maximum and tenant not in fitting_days:
+                if kept_rows[tenant] > maximum and tenant not in reduced_days:
                     fits = 1 - (kept_rows[tenant] - maximum) / rows
-                    fitting_days[tenant] = max(now - end + (end - start) * fits, 0) / DAY_MS
+                    reduced_days[tenant] = max(now - end + (end - start) * fits, 0) / DAY_MS
                     count_limited("historyRows", tenant)
-        return fitting_days
+        return reduced_days
 
     async def _estimate_rows(self, partition: int) -> dict[str, float]:
         """Estimate the records of a partition by tenant; omit deleted things."""
@@ -155,12 +155,16 @@ class RetentionSweeper:
     rows: HistoryRowLimits
     stores: Sequence[ThingDataStore]
     days: int
-    _fitting: dict[str, float] = field(default_factory=dict, init=False)
+    _reduced_days: dict[str, float] = field(default_factory=dict, init=False)
 
     async def run(self) -> None:
         """Sweep once an hour; run by the lease holder."""
         tenants = take_turns(
-            "retention", CONCURRENT_TENANTS, self.tenants, self.sweep_tenant, SWEEP_INTERVAL_SECONDS
+            "retention",
+            CONCURRENT_TENANTS,
+            self.list_tenants_to_sweep,
+            self.sweep_tenant,
+            SWEEP_INTERVAL_SECONDS,
         )
         await run_until_first_ends(
             tenants, repeat(self.sweep_platform, SWEEP_INTERVAL_SECONDS, "retention")
@@ -191,9 +195,9 @@ class RetentionSweeper:
                     await self.events.delete_many(_older_than_query(device, oldest))
                 after = history_key(device, MAX_KEY_PART, MAX_KEY_PART)
 
-    async def tenants(self) -> list[str]:
-        """Return the tenants with devices; find those that exceed their limit of rows."""
-        self._fitting = await self.rows.find_fitting_days()
+    async def list_tenants_to_sweep(self) -> list[str]:
+        """Return the tenants with devices; estimate which of them exceed their limit of rows."""
+        self._reduced_days = await self.rows.find_reduced_days()
         return await self.devices.list_tenants()
 
     async def sweep_tenant(self, tenant: str) -> TenantSteps:
@@ -203,7 +207,7 @@ class RetentionSweeper:
         days as fit.
         """
         days = min(
-            await self.retention.find_tenant_days(tenant), self._fitting.get(tenant, self.days)
+            await self.retention.find_tenant_days(tenant), self._reduced_days.get(tenant, self.days)
         )
         products = await self.products.list_history_days(tenant)
         if days < self.days or any(product < self.days for product in products.values()):
@@ -223,7 +227,7 @@ class RetentionSweeper:
             await collection.delete_many(everything)
         for store in self.stores:
             await store.delete_thing_data(thing)
-        await self.deleted_things.delete(thing)
+        await self.deleted_things.delete_record(thing)
 
     async def _delete_expired(
         self, tenant: str, days: float, products: dict[str, int]

@@ -124,7 +124,7 @@ class SystemAccount:
         self._found: tuple[float, set[str]] = (-SERVER_CACHE_SECONDS, set())
 
     @property
-    def reconnects(self) -> int:
+    def reconnect_count(self) -> int:
         """Return how often the connection to NATS was lost."""
         return int(self._bus.client.stats["reconnects"])
 
@@ -154,7 +154,7 @@ class SystemAccount:
             await subscription.unsubscribe()
         return server_ids
 
-    async def known_servers(self) -> set[str]:
+    async def cached_servers(self) -> set[str]:
         """Return the ids of all servers, up to `SERVER_CACHE_SECONDS` old."""
         at, servers = self._found
         if at + SERVER_CACHE_SECONDS <= time.monotonic():

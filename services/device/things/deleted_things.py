@@ -12,7 +12,8 @@ from libs.common.store.mongo import Database, Session
 
 REMOVED_COLLECTION = "removed"
 DELETION_DELAY = timedelta(minutes=5)
-"""Delay before the data is deleted, because processes cache a thing for a minute and may write."""
+"""Time from the deletion of a thing until its data is deleted: processes cache a thing for a minute
+and may write."""
 
 
 class ThingDataStore(Protocol):
@@ -42,6 +43,6 @@ class DeletedThings:
         rows = await self._removed.find(old, {"_id": 1}, limit=limit).to_list(None)
         return [row["_id"] for row in rows]
 
-    async def delete(self, thing_id: int) -> None:
+    async def delete_record(self, thing_id: int) -> None:
         """Remove the record of a thing whose data is deleted."""
         await self._removed.delete_one({"_id": thing_id})

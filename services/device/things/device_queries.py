@@ -14,7 +14,7 @@ from services.device.things.device_search import (
     CachedCounter,
     Order,
     PageQuery,
-    list_ids_by_integration,
+    list_ids_sorted_by_integration,
 )
 from services.device.things.model import (
     Device,
@@ -206,7 +206,7 @@ class DeviceQueries:
     ) -> tuple[list[Document], int]:
         """Return some fields of a page of devices and, if `counted`, the total."""
         if query.sorts_by_integration:
-            ids = await list_ids_by_integration(self._devices, query)
+            ids = await list_ids_sorted_by_integration(self._devices, query)
             page = self._devices.find({"_id": {"$in": ids}}, fields)
             rows = {row["_id"]: row for row in await page.to_list(None)}
             page_rows = [rows[device_id] for device_id in ids if device_id in rows]
@@ -257,14 +257,14 @@ class DeviceQueries:
         return [device["_id"] async for device in cursor]
 
     async def list_with_write_only_values(
-        self, tenant: str, model: str, version: str, content: str, limit: int
+        self, tenant: str, model: str, version: str, tsl_hash: str, limit: int
     ) -> list[tuple[int, str]]:
         """Return ids and SNs of devices that may still hold write-only values.
 
-        `content` is the hash of the TSL version that makes the values write-only.
+        `tsl_hash` is of the TSL version that makes the values write-only.
         """
         query = {"tenant": tenant, "model": model, "tslVersion": version}
-        query |= {"erased": {"$ne": content}}  # type: ignore[dict-item]
+        query |= {"erased": {"$ne": tsl_hash}}  # type: ignore[dict-item]
         cursor = self._devices.find(query, {"sn": 1}, limit=limit)
         return [(device["_id"], device["sn"]) async for device in cursor]
 

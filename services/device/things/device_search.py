@@ -33,7 +33,7 @@ from services.device.things.visibility import Condition
 
 NGRAM_LENGTH, MIN_NGRAM_LENGTH = 4, 3
 """Characters of an ngram, and of the last one of a text."""
-INDEX = "text"
+NGRAM_INDEX = "text"
 """The index on `grams`, tenant, application and id."""
 MAX_NGRAMS = 8
 """Maximum ngrams of a search whose devices are counted to find the rarest."""
@@ -189,7 +189,7 @@ class PageQuery:
         return any(name == INTEGRATION_NAME_FIELD for name, _ in self.order)
 
 
-async def list_ids_by_integration(devices: Collection, query: PageQuery) -> list[int]:
+async def list_ids_sorted_by_integration(devices: Collection, query: PageQuery) -> list[int]:
     """Return the device ids of a page that is sorted by integration name.
 
     MongoDB reads every match: no index has such an order.
@@ -228,22 +228,22 @@ class DeviceSearch:
         conditions = counted or [query.filter]
         if query.sorts_by_integration:
             ids, totals = await asyncio.gather(
-                list_ids_by_integration(self._devices, query),
+                list_ids_sorted_by_integration(self._devices, query),
                 asyncio.gather(*map(self._totals.count, conditions)),
             )
             return self._iterate_by_ids(ids), sum(totals)
         ngrams = select_ngrams(query.texts)
         if query.order_index is not None and (query.index_filters or ngrams):
             return await self._find_by_index(query, ngrams)
-        hint = None
+        hint = NGRAM_INDEX if ngrams else None
         if ngrams:
             ngram, number = await self._find_rarest(query.scope, ngrams)
-            conditions, hint = [_add_ngram(ngram, condition) for condition in conditions], INDEX
+            conditions = [_add_ngram(ngram, condition) for condition in conditions]
             ordered = (
                 query.order[0][0] == "_id" and len(query.scope) > 1 and len(ngram) == NGRAM_LENGTH
             )
             if ordered or number < MANY_DEVICES:
-                query = replace(query, filter=_add_ngram(ngram, query.filter), hint=INDEX)
+                query = replace(query, filter=_add_ngram(ngram, query.filter), hint=NGRAM_INDEX)
         page, totals = await asyncio.gather(
             self._page(query),
             asyncio.gather(*(self._totals.count(condition, hint) for condition in conditions)),
@@ -263,7 +263,7 @@ class DeviceSearch:
         index_filters = zip(
             numbers, (index_filter.index for index_filter in query.index_filters), strict=True
         )
-        number, index = min(index_filters, key=itemgetter(0), default=(sys.maxsize, INDEX))
+        number, index = min(index_filters, key=itemgetter(0), default=(sys.maxsize, NGRAM_INDEX))
         rare = None
         if not query.index_filters:
             rare = await self._find_rarest(query.scope, ngrams)
@@ -272,7 +272,7 @@ class DeviceSearch:
         if rare is not None:
             ngram, having = rare
             if having < number:
-                number, index = having, INDEX
+                number, index = having, NGRAM_INDEX
                 query = replace(query, filter=_add_ngram(ngram, query.filter))
         if number < MANY_DEVICES:
             if _is_single_filter(query):
@@ -320,7 +320,7 @@ class DeviceSearch:
         if len(ngrams) == 1:
             return ngrams[0], MANY_DEVICES
         reached = await asyncio.gather(
-            *(self._position_at_limit({**_has_ngram(ngram), **scope}) for ngram in ngrams)
+            *(self._position_at_limit({**_ngram_condition(ngram), **scope}) for ngram in ngrams)
         )
         return max(zip(reached, ngrams, strict=True))[1], MANY_DEVICES
 
@@ -330,7 +330,7 @@ class DeviceSearch:
             counts = await asyncio.gather(
                 *(
                     self._devices.count_documents(
-                        {**_has_ngram(ngram), **scope}, limit=maximum, hint=INDEX
+                        {**_ngram_condition(ngram), **scope}, limit=maximum, hint=NGRAM_INDEX
                     )
                     for ngram in ngrams
                 )
@@ -341,10 +341,11 @@ class DeviceSearch:
         return None
 
     async def _position_at_limit(self, query: Condition) -> tuple[int, int]:
-        """Return the position (application, id) of match `MANY_DEVICES`, higher if rarer."""
-        order = [("application.applicationId", 1), ("_id", 1)]
+        """Return application and id of match number `MANY_DEVICES`; rarer ngrams reach it later."""
+        application = "application.applicationId"
+        order = [(application, 1), ("_id", 1)]
         row = await self._devices.find_one(
-            query, {"application.applicationId": 1}, sort=order, skip=MANY_DEVICES - 1, hint=INDEX
+            query, {application: 1}, sort=order, skip=MANY_DEVICES - 1, hint=NGRAM_INDEX
         )
         if row is None:
             return sys.maxsize, 0
@@ -390,9 +391,9 @@ def _add_ngram(ngram: str, condition: Condition) -> Condition:
 
     With `None` in an `$in` list MongoDB would read the ngrams of every device it finds.
     """
-    return {"$and": [{"$or": [_has_ngram(ngram), {"grams": {"$exists": False}}]}, condition]}
+    return {"$and": [{"$or": [_ngram_condition(ngram), {"grams": {"$exists": False}}]}, condition]}
 
 
-def _has_ngram(ngram: str) -> Condition:
-    """Return the condition that a device has an ngram, or one that begins with it."""
+def _ngram_condition(ngram: str) -> Condition:
+    """Return the condition that a device has an ngram, or one that begins with `ngram`."""
     return {"grams": ngram if len(ngram) == NGRAM_LENGTH else Regex("^" + literal_pattern(ngram))}

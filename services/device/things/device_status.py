@@ -10,18 +10,18 @@ from pymongo.read_concern import ReadConcern
 
 from libs.common.store.mongo import Collection, Document, Mongo, Session
 from services.device.things.model import (
-    NETWORK_SERVER_FIELDS,
-    DeliveryState,
-    PresentDevice,
+    NETWORK_REPORTED_FIELDS,
+    DeviceWithPresence,
+    OwnerAndStatus,
     projection_for,
 )
 from services.device.things.visibility import Condition
 
 MAX_LOCK_WAIT_MS = 250
 """Milliseconds that a report over HTTP waits for a locked device record."""
-_PRESENT_PROJECTION = projection_for(PresentDevice)
-_DELIVERY_STATE_PROJECTION = projection_for(DeliveryState)
-_PRESENT_DEVICES = list[PresentDevice]
+_PRESENCE_PROJECTION = projection_for(DeviceWithPresence)
+_OWNER_AND_STATUS_PROJECTION = projection_for(OwnerAndStatus)
+_DEVICES_WITH_PRESENCE = list[DeviceWithPresence]
 
 
 class DevicePresence:
@@ -36,41 +36,45 @@ class DevicePresence:
         """Writes without waiting for a majority or for locked records: a lost update is
         repeated."""
 
-    async def find_delivery_states(self, ids: Iterable[int]) -> dict[int, DeliveryState]:
+    async def find_owners_and_statuses(self, ids: Iterable[int]) -> dict[int, OwnerAndStatus]:
         """Return owners and connection states of devices by id; unknown ids are missing."""
-        cursor = self._devices.find({"_id": {"$in": list(ids)}}, _DELIVERY_STATE_PROJECTION)
-        return {row["_id"]: msgspec.convert(row, DeliveryState) async for row in cursor}
+        cursor = self._devices.find({"_id": {"$in": list(ids)}}, _OWNER_AND_STATUS_PROJECTION)
+        return {row["_id"]: msgspec.convert(row, OwnerAndStatus) async for row in cursor}
 
-    async def find_by_serials(self, keys: Iterable[str], session: Session) -> list[PresentDevice]:
+    async def find_by_serials(
+        self, keys: Iterable[str], session: Session
+    ) -> list[DeviceWithPresence]:
         """Return the devices with these SNs (upper case)."""
         return await self._find_devices({"snKey": {"$in": list(keys)}}, session)
 
-    async def find_by_ids(self, ids: Iterable[int], session: Session) -> list[PresentDevice]:
+    async def find_by_ids(self, ids: Iterable[int], session: Session) -> list[DeviceWithPresence]:
         """Return the devices with these ids."""
         return await self._find_devices({"_id": {"$in": list(ids)}}, session)
 
-    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> str | None:
-        """Record a report over HTTP, which makes the device ONLINE for `life`.
+    async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> str | None:
+        """Record a report over HTTP, which makes the device ONLINE for `lifetime`.
 
         Return the connection state, or None if the device does not exist. Raises `StoreError` when
         the record stays locked for `MAX_LOCK_WAIT_MS`.
         """
         device = await self._contacts.find_one_and_update(
             {"_id": device_id},
-            _contact_update(at, life),
+            _contact_update(at, lifetime),
             {"connectStatus": 1},
             maxTimeMS=MAX_LOCK_WAIT_MS,
         )
         return None if device is None else device.get("connectStatus", "DISCONNECT")
 
-    async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> set[int]:
+    async def record_online_contacts(
+        self, ids: list[int], at: datetime, lifetime: timedelta
+    ) -> set[int]:
         """Record reports over HTTP of ONLINE devices in one write; return their ids.
 
         `at` is a whole number of ms. Devices that are not ONLINE do not change.
         """
         change = {
             "q": {"_id": {"$in": ids}, "connectStatus": "ONLINE"},
-            "u": _contact_update(at, life),
+            "u": _contact_update(at, lifetime),
             "multi": True,
         }
         written = await self._contacts.database.command(
@@ -88,7 +92,7 @@ class DevicePresence:
         return {row["_id"] async for row in self._contacts.find(noted, {"_id": 1})}
 
     async def rewrite_contacts(
-        self, ids: Iterable[int], at: datetime, life: timedelta, session: Session
+        self, ids: Iterable[int], at: datetime, lifetime: timedelta, session: Session
     ) -> None:
         """Repeat writes of `record_contact` so that a transaction sees them.
 
@@ -97,24 +101,26 @@ class DevicePresence:
         over.
         """
         query = {"_id": {"$in": list(ids)}}
-        await self._devices.update_many(query, _contact_update(at, life), session=session)
+        await self._devices.update_many(query, _contact_update(at, lifetime), session=session)
 
-    async def has_expired_lifetime(self, since: datetime) -> bool:
-        """Return whether the HTTP lifetime of any device ended at `since` or before."""
-        return await self._devices.find_one(_expired_condition(since), {"_id": 1}) is not None
+    async def has_expired_lifetime(self, until: datetime) -> bool:
+        """Return whether the HTTP lifetime of any device ended at `until` or before."""
+        return await self._devices.find_one(_expired_condition(until), {"_id": 1}) is not None
 
     async def pop_expired_lifetimes(
-        self, since: datetime, limit: int, session: Session
-    ) -> list[PresentDevice]:
+        self, until: datetime, limit: int, session: Session
+    ) -> list[DeviceWithPresence]:
         """Return devices whose HTTP lifetime has ended, the earliest first, and unset it."""
-        cursor = self._devices.find(_expired_condition(since), _PRESENT_PROJECTION, session=session)
+        cursor = self._devices.find(
+            _expired_condition(until), _PRESENCE_PROJECTION, session=session
+        )
         rows = await cursor.sort("httpUntil", 1).limit(limit).to_list(None)
         await self._devices.update_many(
             {"_id": {"$in": [row["_id"] for row in rows]}},
             {"$unset": {"httpUntil": ""}},
             session=session,
         )
-        return msgspec.convert(rows, _PRESENT_DEVICES)
+        return msgspec.convert(rows, _DEVICES_WITH_PRESENCE)
 
     async def set_status(self, ids: Iterable[int], status: str, session: Session) -> None:
         """Set the connection state of devices, as of now."""
@@ -123,25 +129,25 @@ class DevicePresence:
             {"_id": {"$in": list(ids)}}, {"$set": change}, session=session
         )
 
-    async def _find_devices(self, query: Condition, session: Session) -> list[PresentDevice]:
-        documents = await self._devices.find(query, _PRESENT_PROJECTION, session=session).to_list(
+    async def _find_devices(self, query: Condition, session: Session) -> list[DeviceWithPresence]:
+        documents = await self._devices.find(query, _PRESENCE_PROJECTION, session=session).to_list(
             None
         )
-        return msgspec.convert(documents, _PRESENT_DEVICES)
+        return msgspec.convert(documents, _DEVICES_WITH_PRESENCE)
 
 
-def _contact_update(at: datetime, life: timedelta) -> list[Document]:
+def _contact_update(at: datetime, lifetime: timedelta) -> list[Document]:
     """Return the update of a device record for a report at `at`; ignore older reports.
 
     A shorter lifetime takes effect with the next report.
     """
     newer = {"$gte": [at, {"$ifNull": ["$httpAt", at]}]}
-    until = {"$cond": [newer, at + life, "$httpUntil"]}
+    until = {"$cond": [newer, at + lifetime, "$httpUntil"]}
     return [{"$set": {"httpUntil": until, "httpAt": {"$max": ["$httpAt", at]}}}]
 
 
-def _expired_condition(since: datetime) -> Condition:
-    return {"httpUntil": {"$lte": since}}
+def _expired_condition(until: datetime) -> Condition:
+    return {"httpUntil": {"$lte": until}}
 
 
 class ReportedStateStore:
@@ -183,31 +189,31 @@ class ReportedStateStore:
             )
             async for device in cursor
             for name, ts in device.get("factTimes", {}).items()
-            if ts in times[device["_id"]] and name not in NETWORK_SERVER_FIELDS
+            if ts in times[device["_id"]] and name not in NETWORK_REPORTED_FIELDS
         ]
         if updates:
             await self._devices.bulk_write(updates, ordered=False)
 
-    async def find_shapes(self, ids: Iterable[int]) -> dict[int, str | None]:
-        """Return the shapes of devices, None without a shape; unknown devices are missing."""
+    async def find_shape_ids(self, ids: Iterable[int]) -> dict[int, str | None]:
+        """Return the shape id of each device, None without a shape; unknown devices are missing."""
         cursor = self._devices.find({"_id": {"$in": list(ids)}}, {"shape": 1})
         return {device["_id"]: device.get("shape") async for device in cursor}
 
     async def replace_shapes(self, shapes: Iterable[tuple[int, str | None, str]]) -> int:
-        """Replace shapes (device, before, after); return how many devices still had `before`."""
+        """Replace shape ids (device, before, after); return how many devices still had `before`."""
         operations = [
             UpdateOne({"_id": device_id, "shape": before}, {"$set": {"shape": after}})
             for device_id, before, after in shapes
         ]
         return (await self._devices.bulk_write(operations, ordered=False)).matched_count
 
-    async def has_shape(self, shape: str) -> bool:
+    async def is_shape_used(self, shape_id: str) -> bool:
         """Return whether a device has the shape."""
-        return await self._devices.find_one({"shape": shape}, {"_id": 1}) is not None
+        return await self._devices.find_one({"shape": shape_id}, {"_id": 1}) is not None
 
-    async def mark_write_only_values_erased(self, ids: Sequence[int], content: str) -> None:
+    async def mark_write_only_values_erased(self, ids: Sequence[int], tsl_hash: str) -> None:
         """Record that devices hold no values that the TSL with this hash makes write-only."""
-        await self._devices.update_many({"_id": {"$in": list(ids)}}, {"$set": {"erased": content}})
+        await self._devices.update_many({"_id": {"$in": list(ids)}}, {"$set": {"erased": tsl_hash}})
 
     async def mark_provisioned(self, device_id: int, session: Session) -> None:
         """Record that a device took the configuration that it was added with."""

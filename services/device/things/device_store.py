@@ -45,7 +45,7 @@ from services.device.things.visibility import (
     owner_condition,
 )
 
-TRANSACTION_SIZE = 500
+DEVICES_PER_TRANSACTION = 500
 """Devices that are changed in one transaction."""
 TransactionStep = Callable[[Session], Awaitable[None]]
 """A step that runs in the transaction which adds devices or puts them into a group."""
@@ -184,12 +184,14 @@ class DeviceStore:
             extra["ownedSince"] = now_ms()
             unset |= {"electricity": "", "factTimes.electricity": "", "lastUpdateTime": ""}
 
-        async def also(device: Device, session: Session) -> None:
+        async def assign_sn(device: Device, session: Session) -> None:
             await self._serials.mark_assigned(device.sn_key, session)
             if is_new_owner:
                 await self._values.delete_thing_data(device.id, session)
 
-        return await self._write(free, changes, "added", extra=extra, unset=unset, extra_step=also)
+        return await self._write(
+            free, changes, "added", extra=extra, unset=unset, extra_step=assign_sn
+        )
 
     async def update(
         self,
@@ -212,12 +214,13 @@ class DeviceStore:
     ) -> list[int]:
         """Change those of `ids` that meet a condition; return their ids.
 
-        Each transaction changes `TRANSACTION_SIZE` devices and runs `extra_step`. Devices
+        Each transaction changes `DEVICES_PER_TRANSACTION` devices and runs `extra_step`. Devices
         for which `change` returns None stay as they are; the others get an event.
         """
         changed_ids: list[int] = []
-        for first in range(0, len(ids), TRANSACTION_SIZE):
-            query = {"_id": {"$in": list(ids[first : first + TRANSACTION_SIZE])}, "tenant": tenant}
+        for first in range(0, len(ids), DEVICES_PER_TRANSACTION):
+            chunk = list(ids[first : first + DEVICES_PER_TRANSACTION])
+            query = {"_id": {"$in": chunk}, "tenant": tenant}
 
             async def change_chunk(
                 session: Session, query: Condition = query
@@ -272,12 +275,12 @@ class DeviceStore:
         Values and history stay. Raises `SerialTaken` when an RPS record has its SN.
         """
 
-        async def also(device: Device, session: Session) -> None:
+        async def assign_sn(device: Device, session: Session) -> None:
             await self._serials.mark_assigned(device.sn_key, session)
 
         free = {**owner_condition(tenant, device_id), "application": None}
-        changes = DeviceChanges(application=application)
-        return await self._write(free, changes, "added", unset={"removedFrom": ""}, extra_step=also)
+        changes, unset = DeviceChanges(application=application), {"removedFrom": ""}
+        return await self._write(free, changes, "added", unset=unset, extra_step=assign_sn)
 
     async def remove_from_application(
         self, device: Device, application_id: int, user_id: int | None = None
@@ -294,11 +297,11 @@ class DeviceStore:
         if user_id is not None:
             return await self._write(query, changes, "removed", extra={"userId": user_id})
 
-        async def also(device: Device, session: Session) -> None:
+        async def unassign_sn(device: Device, session: Session) -> None:
             await self._serials.mark_unassigned(device.sn_key, device.tenant, session)
 
         extra = {"removedFrom": application_id}
-        return await self._write(query, changes, "removed", extra=extra, extra_step=also)
+        return await self._write(query, changes, "removed", extra=extra, extra_step=unassign_sn)
 
     async def delete(
         self, tenant: str, device_id: int, application_id: int | None = None

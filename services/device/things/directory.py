@@ -45,23 +45,25 @@ class ThingDirectory:
         """Subscribe to events of changed devices, and remove these from the cache."""
 
         async def drop(message: Msg) -> None:
-            self.forget(int(message.subject.split(".")[3]))
+            self.remove_from_cache(int(message.subject.split(".")[3]))
 
         for change in ("added", "updated", "deleted"):
             await bus.client.subscribe(f"event.*.device.*.{change}", cb=drop)
 
-    def forget(self, device_id: int) -> None:
+    def remove_from_cache(self, device_id: int) -> None:
         """Remove a thing from the cache."""
         key = self._sn_keys.pop(device_id, None)
         if key is not None:
             self._by_sn.pop(key)
 
-    async def find_by_sn(self, sns: Iterable[str], life: float = CACHE_SECONDS) -> dict[str, Thing]:
+    async def find_by_sn(
+        self, sns: Iterable[str], max_age: float = CACHE_SECONDS
+    ) -> dict[str, Thing]:
         """Return the things with these SNs, by SN as given; unknown SNs are missing.
 
-        Cached things are at most `life` seconds old.
+        Cached things are at most `max_age` seconds old.
         """
-        oldest = time.monotonic() - life
+        oldest = time.monotonic() - max_age
         found: dict[str, Thing] = {}
         missing: dict[str, str] = {}
         stored: dict[str, int] = {}
@@ -72,7 +74,7 @@ class ThingDirectory:
                 continue
             key = sn.upper()
             thing = self._by_sn.get(key)
-            if thing is not None and thing.loaded > oldest:
+            if thing is not None and thing.loaded_at > oldest:
                 found[sn] = thing
             else:
                 missing[sn] = key
@@ -113,14 +115,14 @@ class ThingDirectory:
     async def build_things(self, devices: Sequence[Device]) -> list[Thing]:
         """Return the things of devices, with their TSLs, in the same order."""
         keys = [(device.tenant, device.model, device.tsl_version) for device in devices]
-        tsls = await self._tsls.find_all(keys)
+        tsls = await self._tsls.find_all_or_generic(keys)
         return [
             _build_device_thing(device, tsls[key])
             for device, key in zip(devices, keys, strict=True)
         ]
 
     async def get_device(self, principal: Principal, device_id: int) -> Device:
-        """Return the device; raise `NotFound` unless `principal` may see it."""
+        """Return a device of the calling application; raise `NotFound` or `Forbidden`."""
         application = require_application(principal)
         device = await self._devices.find(principal.tenant, device_id, application)
         if device is None:
@@ -128,7 +130,7 @@ class ThingDirectory:
         return device
 
     async def get_thing(self, principal: Principal, device_id: int) -> Thing:
-        """Return the thing with its TSL; raise `NotFound` unless `principal` may see it."""
+        """Return a device of the calling application, with its TSL; raise like `get_device`."""
         application = require_application(principal)
         device_with_tsl = await self._devices.queries.find_with_tsl_hash(
             principal.tenant, device_id, application
@@ -136,11 +138,11 @@ class ThingDirectory:
         if device_with_tsl is None:
             raise device_not_found(device_id)
         device, content_hash = device_with_tsl
-        tsl = self._tsls.find_compiled(content_hash) if content_hash else None
+        tsl = self._tsls.find_cached(content_hash) if content_hash else None
         return await self.build_thing(device) if tsl is None else _build_device_thing(device, tsl)
 
     async def find_all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
-        """Return the things of `ids` that `principal` may see, by id."""
+        """Return those of `ids` that the calling application may see, by id; raise `Forbidden`."""
         application = require_application(principal)
         devices = await self._devices.find_all(principal.tenant, ids, application)
         return {thing.id: thing for thing in await self.build_things(devices)}
@@ -172,7 +174,7 @@ def _build_device_thing(device: Device, tsl: Tsl) -> Thing:
         profile=event_profile(device),
         tsl=tsl,
         reported_fields=reported_fields(device),
-        loaded=time.monotonic(),
+        loaded_at=time.monotonic(),
         integration=device.integration,
         additional=device.additional,
         owned_since=device.owned_since,
@@ -197,7 +199,7 @@ def _build_stored_thing(stored: StoredThing) -> Thing:
         ),
         tsl=stored.tsl,
         reported_fields={},
-        loaded=time.monotonic(),
+        loaded_at=time.monotonic(),
         integration=stored.integration,
         device=False,
     )

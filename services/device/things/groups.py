@@ -24,7 +24,7 @@ from libs.common.store.mongo import (
     raise_on_duplicate,
 )
 
-GROUP_NAME_FIELD = "group_name"
+GROUP_REQUEST_FIELD = "group_name"
 """The field of a request that names the group of a new device."""
 
 
@@ -141,7 +141,7 @@ class GroupStore:
     async def check_exists_or_fits(self, tenant: str, name: str) -> None:
         """Raise `InvalidInput` unless a group has this name, or can be created."""
         if await self._find(tenant, name) is None and await self.count(tenant) >= MAX_GROUPS:
-            raise too_many_groups_error(MAX_GROUPS, GROUP_NAME_FIELD)
+            raise too_many_groups_error(MAX_GROUPS, GROUP_REQUEST_FIELD)
 
     async def find_beyond_limit(self, tenant: str, names: Collection[str]) -> set[str]:
         """Return those names whose groups do not exist and would exceed the limit."""
@@ -162,7 +162,7 @@ class GroupStore:
         except InvalidInput as error:
             group_id = await self._find(tenant, name)
             if group_id is None:
-                raise too_many_groups_error(MAX_GROUPS, GROUP_NAME_FIELD) from error
+                raise too_many_groups_error(MAX_GROUPS, GROUP_REQUEST_FIELD) from error
             return group_id  # another request created it meanwhile
 
     async def _find(self, tenant: str, name: str) -> int | None:

@@ -32,8 +32,8 @@ RECORD_FIELD_BY_PROPERTY = {
     "wlan_mac": "wlanMac",
 }
 """The stored field of the device record, by the key of the reported property that it shows."""
-NETWORK_SERVER_FIELDS = frozenset({"joined", "link"})
-"""Fields that network servers report, not devices."""
+NETWORK_REPORTED_FIELDS = frozenset({"joined", "link"})
+"""Record fields that network servers report, not devices."""
 
 S = TypeVar("S", bound=msgspec.Struct)
 _UNKNOWN_TIME = datetime.fromtimestamp(0, UTC)
@@ -198,8 +198,8 @@ class DeviceChanges(msgspec.Struct, rename="camel", kw_only=True):
     location: Location | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
-    """The fields of a device that presence needs."""
+class DeviceWithPresence(msgspec.Struct, rename="camel", kw_only=True):
+    """The identity of a device, and the fields that decide whether it is ONLINE."""
 
     id: int = msgspec.field(name="_id")
     tenant: str
@@ -216,8 +216,8 @@ class PresentDevice(msgspec.Struct, rename="camel", kw_only=True):
     """The time until which a report over HTTP keeps it ONLINE."""
 
 
-class DeliveryState(msgspec.Struct, rename="camel"):
-    """The fields of a device that the delivery of commands needs."""
+class OwnerAndStatus(msgspec.Struct, rename="camel"):
+    """The application that owns a device, and the connection state of the device."""
 
     application: ApplicationRef | None = None
     connect_status: Connect = "DISCONNECT"
@@ -258,7 +258,8 @@ class Thing:
     tsl: Tsl
     reported_fields: dict[str, Any]
     """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
-    loaded: float
+    loaded_at: float
+    """Monotonic time at which it was read."""
     integration: str = DIRECT_INTEGRATION
     """The integration of the device, or the one that the thing represents."""
     device: bool = True
@@ -310,7 +311,7 @@ def reported_fields(device: Device) -> dict[str, Any]:
     }
 
 
-def event_profile(device: Device | PresentDevice) -> DeviceProfile:
+def event_profile(device: Device | DeviceWithPresence) -> DeviceProfile:
     """Return the device as events describe it."""
     return DeviceProfile(
         device_id=device.id,

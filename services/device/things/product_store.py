@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,7 +38,7 @@ from services.device.things.specifications import (
     ProductLocks,
     StoredTsl,
     TslStore,
-    product_owner,
+    product_number_owner,
 )
 
 
@@ -83,6 +83,13 @@ HEALING_CONDITION = {"healing.on": True, "historyService": {"$type": "string"}}
 
 ProductKey = tuple[str, str]
 """Tenant and model."""
+
+
+class FrameSettings(NamedTuple):
+    """Version of a product's codec ("" for none), and days that frames are kept, if set."""
+
+    codec_version: str
+    days: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +171,9 @@ class ProductStore:
     async def put(self, update: ProductUpdate, codec: ProductCodec | None = None) -> Product:
         """Create or update a product and make the given TSL its current version.
 
-        If given, the codec becomes its codec.
-
-        Raises `Conflict` when devices use the version with another content, or when a prefix
-        belongs to another product of the tenant. Raises `TooManyRequests` at the tenant's limit of
-        products.
+        If given, the codec becomes its codec. Raises `Conflict` when devices use the version with
+        another content, or when a prefix belongs to another product of the tenant, and
+        `TooManyRequests` at the tenant's limit of products.
         """
         if await self.find(update.tenant, update.model) is None:
             await self._quota.reserve(update.tenant)
@@ -183,7 +188,7 @@ class ProductStore:
             try:
                 return await self._mongo.transaction(write_product)
             except DuplicateKey as error:
-                await self._raise_prefix_error(update, error)
+                await self._raise_if_prefix_taken(update, error)
                 if attempt == _MAX_ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
@@ -204,7 +209,7 @@ class ProductStore:
             await self._usage.lock_exclusively(update.tenant, update.model, session)
         if relation == "NEW" or replaced:
             await self._tsls.put(update.tenant, update.model, update.tsl, session)
-            owner = product_owner(update.tenant, update.model)
+            owner = product_number_owner(update.tenant, update.model)
             await self._members.assign_numbers(owner, update.number_keys, session)
         now = datetime.now(UTC)
         fields: dict[str, Any] = {
@@ -234,7 +239,7 @@ class ProductStore:
             require_document(await self._products.find_one({"_id": identity}, session=session))
         )
 
-    async def _raise_prefix_error(self, update: ProductUpdate, error: DuplicateKey) -> None:
+    async def _raise_if_prefix_taken(self, update: ProductUpdate, error: DuplicateKey) -> None:
         """Raise `Conflict` if another product has an SN prefix; return for other duplicates."""
         if "snPrefixes" not in (error.details or {}).get("keyPattern", {}):
             return
@@ -257,7 +262,7 @@ class ProductStore:
             identity = product_id(tenant, model)
             deleted = await self._products.delete_one({"_id": identity}, session=session)
             await self._usage.delete(tenant, model, session)
-            await self._members.delete(product_owner(tenant, model), session)
+            await self._members.delete(product_number_owner(tenant, model), session)
             await self._tsls.delete(tenant, model, session)
             await self.codecs.delete(tenant, model, session)
             return bool(deleted.deleted_count)
@@ -310,17 +315,13 @@ class ProductStore:
 
     async def find_frame_settings(
         self, keys: Sequence[ProductKey]
-    ) -> dict[ProductKey, tuple[str, int | None]]:
-        """Return codec version ("" for none) and days that frames are kept, by product.
-
-        Unknown products are missing.
-        """
+    ) -> dict[ProductKey, FrameSettings]:
+        """Return the settings of frames by product; unknown products are missing."""
         query = {"_id": {"$in": [product_id(*key) for key in keys]}}
         cursor = self._products.find(query, {"codecVersion": 1, "frameDays": 1})
         return {
-            (row["_id"]["tenant"], row["_id"]["model"]): (
-                row.get("codecVersion") or "",
-                row.get("frameDays"),
+            (row["_id"]["tenant"], row["_id"]["model"]): FrameSettings(
+                row.get("codecVersion") or "", row.get("frameDays")
             )
             async for row in cursor
         }

@@ -16,7 +16,7 @@ list, from 1. The list only grows, so a number is never reused for another membe
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -49,6 +49,14 @@ class StoredTsl:
     """The hash of the document with ids in place of property keys, which older platforms stored."""
 
 
+class WriteOnlyTsl(NamedTuple):
+    """A TSL version that has write-only members."""
+
+    model: str
+    version: str
+    hash: str
+
+
 class TslStore:
     """Reads and writes TSLs and caches compiled ones by content; one per process."""
 
@@ -56,7 +64,7 @@ class TslStore:
         self._tsls = database["tsls"]
         self._compiled: LruCache[str, Tsl] = LruCache(CACHE_SIZE)
 
-    def find_compiled(self, content_hash: str) -> Tsl | None:
+    def find_cached(self, content_hash: str) -> Tsl | None:
         """Return the TSL with this content hash if it is in the cache."""
         return self._compiled.get(content_hash)
 
@@ -66,19 +74,19 @@ class TslStore:
         self._compiled.put(content_hash, tsl)
         return tsl
 
-    async def find(
+    async def find_or_generic(
         self, tenant: str, model: str, version: str, content_hash: str | None = None
     ) -> Tsl:
-        """Return the current TSL of a version, or the open TSL if it does not exist.
+        """Return the current TSL of a version, or the open TSL (`generic_tsl`) if none exists.
 
         With the `content_hash` of a cached TSL, no query is needed.
         """
         if content_hash and (cached := self._compiled.get(content_hash)) is not None:
             return cached
-        return (await self.find_all([(tenant, model, version)]))[tenant, model, version]
+        return (await self.find_all_or_generic([(tenant, model, version)]))[tenant, model, version]
 
-    async def find_all(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:
-        """Return the TSLs of versions by key, like `find`."""
+    async def find_all_or_generic(self, keys: Iterable[TslKey]) -> dict[TslKey, Tsl]:
+        """Return the TSLs of versions by key, like `find_or_generic`."""
         tsls: dict[TslKey, Tsl] = {key: generic_tsl() for key in keys}
         version_ids = [_version_id(*key) for key in tsls if key[1] != GENERIC_MODEL]
         missing: list[Document] = []
@@ -116,8 +124,8 @@ class TslStore:
         """Return the tenants of TSLs that may have write-only members."""
         return list(await self._tsls.distinct("_id.tenant", {"conceals": {"$ne": False}}))
 
-    async def list_with_write_only(self, tenant: str) -> list[tuple[str, str, str]]:
-        """Return product, version and hash of each TSL that has write-only members.
+    async def list_with_write_only(self, tenant: str) -> list[WriteOnlyTsl]:
+        """Return each TSL of the tenant that has write-only members.
 
         Stores in `conceals` whether a TSL has any.
         """
@@ -127,11 +135,11 @@ class TslStore:
             conceals = stored.get("conceals")
             key = _tsl_key(stored)
             if conceals is None:
-                conceals = (await self.find(*key)).conceals
+                conceals = (await self.find_or_generic(*key)).conceals
                 same = {"_id": stored["_id"], "hash": stored["hash"]}
                 await self._tsls.update_one(same, {"$set": {"conceals": conceals}})
             if conceals:
-                concealing.append((*key[1:], str(stored["hash"])))
+                concealing.append(WriteOnlyTsl(*key[1:], str(stored["hash"])))
         return concealing
 
     async def put(self, tenant: str, model: str, tsl: StoredTsl, session: Session) -> None:
@@ -165,10 +173,10 @@ class ProductLocks:
         self._slots = database["product_usage"]
 
     async def lock_for_devices(
-        self, tenant: str, model: str, devices: Iterable[str], session: Session
+        self, tenant: str, model: str, sn_keys: Iterable[str], session: Session
     ) -> bool:
-        """Lock the product against deletion for devices (SN keys); False if it does not exist."""
-        slots = {crc32(device.encode()) % LOCK_SLOTS for device in devices}
+        """Lock the product of new devices against deletion; False if it does not exist."""
+        slots = {crc32(sn_key.encode()) % LOCK_SLOTS for sn_key in sn_keys}
         keys = [_slot_key(tenant, model, slot) for slot in slots]
         written = await self._slots.update_many(
             {"_id": {"$in": keys}}, {"$inc": {"ties": 1}}, session=session
@@ -230,7 +238,7 @@ class MemberRegistry:
     async def assign_numbers(
         self, owner: NumberOwner, keys: Sequence[str], session: Session | None = None
     ) -> dict[str, int]:
-        """Return the numbers of keys; assign numbers to new keys.
+        """Assign numbers to new keys; return the numbers of all keys that the owner has had.
 
         With `session` the new numbers become visible with that transaction. When two calls add
         numbers for one owner, one of them runs again. Raises `TooManyMembers`.
@@ -272,6 +280,6 @@ class MemberRegistry:
         await self._members.delete_one({"_id": owner}, session=session)
 
 
-def product_owner(tenant: str, model: str) -> NumberOwner:
+def product_number_owner(tenant: str, model: str) -> NumberOwner:
     """Return a product as the owner of member numbers."""
     return {"tenant": tenant, "model": model}

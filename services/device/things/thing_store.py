@@ -18,8 +18,8 @@ from libs.common.store.mongo import Collection, Database, Document, Mongo, Sessi
 from libs.common.tsl import Tsl
 from services.device.things.specifications import TslStore
 
-MAX_ERASED_THINGS = 1000
-"""Maximum things of one query from which write-only values are removed."""
+THINGS_PER_ERASURE = 1000
+"""Maximum things that are read together to remove their write-only values."""
 MAY_HOLD_WRITE_ONLY = {"$expr": {"$ne": ["$erased", "$hash"]}}
 """The filter of things that may still hold write-only values of their TSL."""
 _HEAD_PROJECTION = {"tenant": 1, "integration": 1, "hash": 1}
@@ -60,12 +60,12 @@ class ThingStore:
         await self._things.update_one({"_id": document["_id"]}, {"$set": fields}, session=session)
         return document | fields
 
-    async def upsert(self, key: Document, fields: Document, first: Document) -> Document:
-        """Set fields of the thing with this key, or create it with `first` too.
+    async def upsert(self, key: Document, fields: Document, creation_fields: Document) -> Document:
+        """Set fields of the thing with this key, or create it with `creation_fields` too.
 
         Return the document. Raises `DuplicateKey` when another process creates it at the same time.
         """
-        change = {"$set": fields, "$setOnInsert": first}
+        change = {"$set": fields, "$setOnInsert": creation_fields}
         return require_document(
             await self._things.find_one_and_update(
                 key, change, upsert=True, return_document=ReturnDocument.AFTER
@@ -86,7 +86,7 @@ class ThingStore:
     async def list_with_write_only_values(self, tenant: str) -> list[Document]:
         """Return documents of things that may hold write-only values."""
         return await self._things.find({"tenant": tenant, **MAY_HOLD_WRITE_ONLY}).to_list(
-            MAX_ERASED_THINGS
+            THINGS_PER_ERASURE
         )
 
     async def mark_write_only_values_erased(self, document: Document) -> None:
@@ -96,7 +96,7 @@ class ThingStore:
 
     def build_stored_thing(self, document: Document) -> StoredThing:
         """Return the thing of a whole document."""
-        tsl = self._tsls.find_compiled(document["hash"])
+        tsl = self._tsls.find_cached(document["hash"])
         if tsl is None:
             tsl = self._tsls.compile(document["hash"], document["tsl"])
         return StoredThing(document["_id"], document["tenant"], document["integration"], tsl)
@@ -105,7 +105,7 @@ class ThingStore:
         """Return the things with these ids, by id; unknown ids are missing."""
         query = {"_id": {"$in": list(ids)}, "hash": {"$exists": True}}
         heads = await self._things.find(query, _HEAD_PROJECTION).to_list(None)
-        tsls = {head["hash"]: self._tsls.find_compiled(head["hash"]) for head in heads}
+        tsls = {head["hash"]: self._tsls.find_cached(head["hash"]) for head in heads}
         missing = [key for key, tsl in tsls.items() if tsl is None]
         if missing:
             query["hash"] = {"$in": missing}

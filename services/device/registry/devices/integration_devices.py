@@ -36,7 +36,7 @@ from services.device.registry.products.service import ProductService
 from services.device.registry.products.templates import TemplateService
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import duplicated_eui_error, rps_record_exists
-from services.device.things.groups import GROUP_NAME_FIELD, GroupStore
+from services.device.things.groups import GROUP_REQUEST_FIELD, GroupStore
 from services.device.things.model import Device, DeviceChanges, Location
 from services.device.things.product_model import Product, PutProduct
 from services.device.things.serial_numbers import SERIAL_PATTERN, SerialTaken, serial_key
@@ -336,7 +336,7 @@ class DeviceAdder:
         try:
             return await self.device_provisioner.add(draft)
         except InvalidInput as error:
-            if error.field == GROUP_NAME_FIELD:
+            if error.field == GROUP_REQUEST_FIELD:
                 raise
             if not parameters.has_input("model"):
                 raise UpstreamFailed(f"the integration's device: {error.text}") from error

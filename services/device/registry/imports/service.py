@@ -49,7 +49,7 @@ from services.device.registry.imports.sheets import MAX_IMPORTED, DeviceSheet, S
 from services.device.registry.imports.store import Import, ImportRow, ImportStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.errors import duplicated_eui_error, rps_record_exists
-from services.device.things.groups import GROUP_NAME_FIELD, MAX_GROUPS, too_many_groups_error
+from services.device.things.groups import GROUP_REQUEST_FIELD, MAX_GROUPS, too_many_groups_error
 from services.device.things.model import Device
 from services.device.things.serial_numbers import SERIAL_PATTERN, serial_key
 
@@ -212,7 +212,7 @@ class ImportService:
         )
         for row, name in names:
             if name in excess_names:
-                fail_row(row, too_many_groups_error(MAX_GROUPS, GROUP_NAME_FIELD))
+                fail_row(row, too_many_groups_error(MAX_GROUPS, GROUP_REQUEST_FIELD))
 
     async def list_newest(self, principal: Principal) -> list[ImportProgress]:
         """Return the imports of granted integrations, the newest first."""

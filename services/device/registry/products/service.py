@@ -176,7 +176,7 @@ class ProductService:
 
     async def find_tsl(self, tenant: str, model: str, version: str) -> TslDocument:
         """Return the document of one version, or the open TSL if it does not exist."""
-        return (await self._tsls.find(tenant, model, version)).document
+        return (await self._tsls.find_or_generic(tenant, model, version)).document
 
     async def find(self, tenant: str, model: str) -> Product | None:
         """Return the product of a model, or None."""

@@ -93,7 +93,7 @@ class WriteOnlyEraser:
     async def erase_tenant(self, tenant: str) -> TenantSteps:
         """Delete values of a tenant's things that were not processed under their current TSL."""
         for model, version, content in await self.tsls.list_with_write_only(tenant):
-            tsl = await self.tsls.find(tenant, model, version)
+            tsl = await self.tsls.find_or_generic(tenant, model, version)
             while devices := await self.devices.queries.list_with_write_only_values(
                 tenant, model, version, content, DEVICES_PER_BATCH
             ):

@@ -162,7 +162,7 @@ async def test_devices_without_history_have_alarms(world: World):
     """Without history an alarm depends on requested readings alone."""
     admin, device = world.admin(), await world.add_direct("A3", "OVEN")
     await world.database["devices"].update_one({"_id": device}, {"$set": {"dataStorage": False}})
-    world.foundation.things.directory.forget(device)
+    world.foundation.things.directory.remove_from_cache(device)
     await add_rule(admin, "A3 open", {
         "type": "VALUE", "property": "door.open", "comparison": "EQ", "threshold": True,
     }, device_id=device)  # fmt: skip

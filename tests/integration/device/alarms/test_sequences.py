@@ -165,9 +165,9 @@ class Device:
         """Return the evaluation requests of a reading."""
         about, value = ("default", self.id, "m"), reading.value
         if isinstance(self.sequence.condition, EventCondition):
-            found = list(self.index.match_event(about, value, reading.ts))
+            found = list(self.index.find_changes_by_event(about, value, reading.ts))
         else:
-            found = list(self.index.match_report(about, {"t": value}, reading.ts))
+            found = list(self.index.find_changes_by_report(about, {"t": value}, reading.ts))
         if not found:
             return []
         earliest = self.index.mark_uncertain_and_get_earliest(found[0], self.id, 1.0, reading.ts)

@@ -25,7 +25,7 @@ from services.device.commands.model import (
     utc_now,
 )
 from services.device.commands.service import task_from_command
-from services.device.commands.write_only import MAX_PUBLISH_DELAY, CommandWiper
+from services.device.commands.write_only import MAX_PUBLISH_DELAY, CommandMessageWiper
 from services.device.telemetry import ingest
 from services.device.telemetry.batch import Batch
 from services.device.telemetry.ledger import LedgerTotals
@@ -247,8 +247,8 @@ def delivery(world: World) -> DueCommandDelivery:
     )
 
 
-def wiper(world: World) -> CommandWiper:
-    return CommandWiper(world.commands.write_only, world.bus)
+def wiper(world: World) -> CommandMessageWiper:
+    return CommandMessageWiper(world.commands.write_only, world.bus)
 
 
 def secret_command(number: int) -> Command:
@@ -331,7 +331,8 @@ async def test_a_message_that_is_published_late_is_wiped_too(world: World, sn: s
 
     assert "s3cret-5" not in await everything(world)
     assert (
-        await world.commands.write_only.list_to_wipe("default", utc_now() + timedelta(days=1)) == []
+        await world.commands.write_only.list_due_wipes("default", utc_now() + timedelta(days=1))
+        == []
     )
 
 
@@ -341,7 +342,7 @@ async def test_a_restored_command_without_its_values_fails(world: World, sn: str
         {"_id": 5}, {"$unset": {"sealed": ""}, "$set": {"nextSendAt": utc_now()}}
     )
 
-    await delivery(world).deliver_due("default")
+    await delivery(world).process_due("default")
 
     ended = await state(world, 5)
     assert (ended.status, ended.error_code) == ("FAILED", "values_not_restored")
@@ -363,13 +364,14 @@ async def test_nats_stores_no_secret_for_an_offline_device(world: World, sn: str
     await issue_all(world, secret_command(5))
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
 
-    await delivery(world).deliver_due("default")
+    await delivery(world).process_due("default")
     await wiper(world).wipe("default", utc_now())
 
     assert await kept_for_mqtt(world) == []
     assert (await state(world, 5)).sealed is not None
     assert (
-        await world.commands.write_only.list_to_wipe("default", utc_now() + timedelta(days=1)) == []
+        await world.commands.write_only.list_due_wipes("default", utc_now() + timedelta(days=1))
+        == []
     )
 
 
@@ -381,9 +383,9 @@ async def test_due_commands_of_one_tenant_do_not_delay_those_of_others(world: Wo
     loud = [document | {"_id": n, "tenant": "loud", "nextSendAt": before} for n in range(6, 1006)]
     await world.database["commands"].insert_many(loud)
     await world.database["commands"].update_one({"_id": 5}, {"$set": {"nextSendAt": utc_now()}})
-    assert await world.commands.schedule.tenants_due() == ["default", "loud"]
-    assert await delivery(world).deliver_due("default") == 1
-    assert await world.commands.schedule.tenants_due() == ["loud"]
+    assert await world.commands.schedule.list_due_tenants() == ["default", "loud"]
+    assert await delivery(world).process_due("default") == 1
+    assert await world.commands.schedule.list_due_tenants() == ["loud"]
 
 
 async def test_an_unanswered_command_ends_as_timeout(world: World, sn: str):
@@ -391,7 +393,7 @@ async def test_an_unanswered_command_ends_as_timeout(world: World, sn: str):
     over = utc_now() - timedelta(seconds=1)
     await issue(world, command(5, created_at=over - timedelta(seconds=9), expires_at=over))
     for _ in range(2):
-        await delivery(world).deliver_due("default")
+        await delivery(world).process_due("default")
     assert (await state(world, 5)).status == "TIMEOUT"
     _, (subject, body) = await world.said()
     assert (subject, body["status"]) == ("event.default.task.5.finished", "TIMEOUT")
@@ -448,7 +450,7 @@ async def test_commands_without_their_device_fail_when_due(world: World, sn: str
     users = command(3, thing=8, application_id=None, user_id=1)
     await issue(world, command(4), command(5, thing=8), command(6, thing=99), users)
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-    await delivery(world).deliver_due("default")
+    await delivery(world).process_due("default")
     rows = await world.database["commands"].find().sort("_id", 1).to_list(None)
     assert [(row["_id"], row["status"], row.get("errorCode")) for row in rows] == [
         (3, "PENDING", None),
@@ -466,7 +468,7 @@ async def test_a_reply_that_races_with_expiry_ends_the_command_once(world: World
         await world.say(sn, {"commandId": number, "status": "SUCCESS"}, "reply")
         messages = await world.fetch(1)
         await asyncio.gather(
-            world.first.ingest.handle(messages), delivery(world).deliver_due("default")
+            world.first.ingest.handle(messages), delivery(world).process_due("default")
         )
     said = subjects(await world.said())
     totals, stored = await world.totals(), len(await world.stored())
@@ -493,7 +495,7 @@ async def test_commands_are_repeated_with_growing_pauses(world: World, sn: str):
     pauses = []
     for sending in range(1, 5):
         await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-        await delivery(world).deliver_due("default")
+        await delivery(world).process_due("default")
         await asyncio.wait_for(arrived.acquire(), 10)
         assert len(heard) == sending
         row = await world.database["commands"].find_one({"_id": 5})
@@ -509,12 +511,12 @@ async def test_a_reconnected_device_receives_its_commands_immediately(world: Wor
     """Open commands are sent oldest first when the device connects."""
     early = utc_now() - timedelta(minutes=5)
     await issue(world, command(9, created_at=early), command(3))
-    await world.commands.schedule.suspend([await state(world, 9), await state(world, 3)])
+    await world.commands.schedule.suspend_deliveries([await state(world, 9), await state(world, 3)])
     await world.database["devices"].update_one({"_id": 7}, {"$set": {"connectStatus": "ONLINE"}})
     subscription = await world.bus.client.subscribe("thing.SN7.down.command")
-    await delivery(world).deliver_due("default")
+    await delivery(world).process_due("default")
     await world.commands.schedule.resume_deliveries([7], utc_now())
-    await delivery(world).deliver_due("default")
+    await delivery(world).process_due("default")
     sent = [(await subscription.next_msg(timeout=5)).data for _ in range(2)]
     assert [b'"commandId":9' in sent[0], b'"commandId":3' in sent[1]] == [True, True]
     await subscription.unsubscribe()
@@ -536,7 +538,7 @@ async def test_delivery_publishes_the_event_of_a_command_whose_process_ended(
     monkeypatch.undo()
     for _ in range(2):
         await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-        await delivery(world).deliver_due("default")
+        await delivery(world).process_due("default")
     assert sorted(subjects(await world.said())) == ["task.5.created", "task.6.created"]
     assert await world.database["commands"].find_one({"unpublished": True}) is None
 
@@ -553,7 +555,7 @@ async def test_the_event_of_a_published_command_is_not_repeated(
         while await world.database["commands"].find_one({"unpublished": True}):
             await asyncio.sleep(0)
     await world.database["commands"].update_many({}, {"$set": {"nextSendAt": utc_now()}})
-    await delivery(world).deliver_due("default")
+    await delivery(world).process_due("default")
     await world.bus.client.flush()
     assert subscription.pending_msgs == 2
     await subscription.unsubscribe()

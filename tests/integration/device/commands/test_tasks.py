@@ -26,8 +26,8 @@ def process(world: World) -> CommandService:
         latest=world.latest,
         ids=IdAllocator(world.database, "tasks"),
         carrier=NoCarrier(),
-        life=60,
-        coded_life=60,
+        lifetime_seconds=60,
+        coded_lifetime_seconds=60,
     )
 
 

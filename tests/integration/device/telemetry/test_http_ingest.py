@@ -298,7 +298,7 @@ async def test_an_earlier_poll_gets_no_commands_of_a_new_owner(world: World, dev
     async with device.polling(1) as (poll,):
         other = {"$set": {"application": {"applicationId": 2}}}
         await world.database["devices"].update_one({"_id": 7}, other)
-        world.first.things.forget(7)
+        world.first.things.remove_from_cache(7)
         one = command(5, application_id=2)
         await world.write([one], new_command_entries(one))
         assert await poll == []

@@ -161,9 +161,11 @@ async def test_values_of_a_thing_have_a_limit(world: World):
     values = {f"k{number}": LONG for number in range(21)} | {"s": {"a": 1, "b": LONG[:8000]}}
     await world.latest.apply([(1, 10, {key: values[key]}) for key in values])
     more = {"k0": LONG, "k1": LONG + "x", "s": {"a": 22}, "new": "z"}
-    assert await world.latest.find_oversized([(1, 20, more)]) == {1: {"k1", "new"}}
-    assert await world.latest.find_oversized([(1, 20, more | {"k2": ""})]) == {}
-    assert await world.latest.find_oversized([(2, 20, more), (3, 20, values)]) == {3: {"k20"}}
+    assert await world.latest.find_properties_beyond_limit([(1, 20, more)]) == {1: {"k1", "new"}}
+    assert await world.latest.find_properties_beyond_limit([(1, 20, more | {"k2": ""})]) == {}
+    assert await world.latest.find_properties_beyond_limit([(2, 20, more), (3, 20, values)]) == {
+        3: {"k20"}
+    }
 
 
 async def test_values_of_before_are_divided(world: World):
@@ -185,7 +187,9 @@ async def test_values_of_before_are_divided(world: World):
         (1, 12),
         (None, 12),
     ]
-    assert await world.latest.find_oversized([(0, 20, {"k1": LONG, "z": LONG})]) == {0: {"z"}}
+    assert await world.latest.find_properties_beyond_limit([(0, 20, {"k1": LONG, "z": LONG})]) == {
+        0: {"z"}
+    }
     await world.latest.delete_thing_data(1)
     await world.latest.apply([(0, 20, {"k1": "less"})])
     assert (await world.latest_of(0), await world.latest_of(1)) == (large | {"k1": "less"}, {})

@@ -51,10 +51,10 @@ async def test_each_transition_is_stored_and_published_once(world: World, store:
     """ONLINE twice is one event, and so is OFFLINE."""
     await world.add(1)
     for _ in range(2):
-        assert await store.apply_changes(users("SN1"), ()) == [1]
+        assert await store.apply_and_list_opened(users("SN1"), ()) == [1]
     assert await states(world) == {1: "ONLINE"}
     for _ in range(2):
-        await store.apply_changes((), users("SN1"))
+        await store.apply_and_list_opened((), users("SN1"))
     assert await states(world) == {1: "OFFLINE"}
     assert await events(world) == ["1.online", "1.offline"]
 
@@ -75,7 +75,9 @@ async def test_two_replicas_at_once_say_it_once(world: World, store: PresenceSto
     """Both may think that they lead, for a moment."""
     await world.add(1)
     other = PresenceStore(world.mongo, world.outbox, world.first.devices)
-    await asyncio.gather(*(one.apply_changes(users("SN1"), ()) for one in (store, other, store)))
+    await asyncio.gather(
+        *(one.apply_and_list_opened(users("SN1"), ()) for one in (store, other, store))
+    )
     assert await events(world) == ["1.online"]
 
 
@@ -85,8 +87,10 @@ async def test_two_replicas_that_end_connections_leave_none(world: World, store:
     for number in range(1, 11):
         await world.add(number)
         first, second = users(f"SN{number}", f"SN{number}", server=f"S{number}")
-        await store.apply_changes([first, second], ())
-        await asyncio.gather(store.apply_changes((), [first]), other.apply_changes((), [second]))
+        await store.apply_and_list_opened([first, second], ())
+        await asyncio.gather(
+            store.apply_and_list_opened((), [first]), other.apply_and_list_opened((), [second])
+        )
     assert set((await states(world)).values()) == {"OFFLINE"}
 
 
@@ -97,12 +101,12 @@ async def test_a_takeover_keeps_the_device_online(
     """The new connection may be told before the old one ends, with it, or after."""
     await world.add(1)
     old, new = users("SN1", "SN1")
-    await store.apply_changes([old], ())
+    await store.apply_and_list_opened([old], ())
     if new_first:
-        await store.apply_changes([new], ())
-        await store.apply_changes((), [old])
+        await store.apply_and_list_opened([new], ())
+        await store.apply_and_list_opened((), [old])
     else:
-        await store.apply_changes([new], [old])
+        await store.apply_and_list_opened([new], [old])
     assert await events(world) == ["1.online"]
 
 
@@ -111,19 +115,19 @@ async def test_connections_of_servers_with_the_same_number_differ(
 ):
     """The number belongs to its server."""
     await world.add(1)
-    await store.apply_changes(users("SN1"), ())
-    await store.apply_changes(users("SN1", server="B"), ())
-    await store.apply_changes((), users("SN1"))
+    await store.apply_and_list_opened(users("SN1"), ())
+    await store.apply_and_list_opened(users("SN1", server="B"), ())
+    await store.apply_and_list_opened((), users("SN1"))
     assert await states(world) == {1: "ONLINE"}
     assert await store.servers() == {"B"}
 
 
 async def test_known_connections_of_a_server_come_by_number(world: World, store: PresenceStore):
     """Between two numbers, or to the end; applications among them."""
-    await store.apply_changes(users("SN1", "APP.1", "SN3", "SN4"), ())
-    await store.apply_changes(users("SN9", server="B"), ())
-    assert [one.name for one in await store.list_known("A", 1, 3)] == ["APP.1", "SN3"]
-    assert [one.name for one in await store.list_known("A", 2, None)] == ["SN3", "SN4"]
+    await store.apply_and_list_opened(users("SN1", "APP.1", "SN3", "SN4"), ())
+    await store.apply_and_list_opened(users("SN9", server="B"), ())
+    assert [one.name for one in await store.list_server_connections("A", 1, 3)] == ["APP.1", "SN3"]
+    assert [one.name for one in await store.list_server_connections("A", 2, None)] == ["SN3", "SN4"]
     assert await store.connections("APP.1") == [Connection("A", 2)]
     assert await store.servers() == {"A", "B"}
 
@@ -131,7 +135,7 @@ async def test_known_connections_of_a_server_come_by_number(world: World, store:
 async def test_a_device_that_was_never_there_stays_disconnected(world: World, store: PresenceStore):
     """The end of a connection makes OFFLINE only who was ONLINE."""
     await world.add(1)
-    await store.apply_changes((), users("SN1"))
+    await store.apply_and_list_opened((), users("SN1"))
     assert await states(world) == {1: "DISCONNECT"}
 
 
@@ -139,8 +143,8 @@ async def test_http_devices_fall_silent(world: World, store: PresenceStore):
     """A report over HTTP keeps a device ONLINE for a while; a disconnect does not end it."""
     await world.add(1)
     await store.record_contact(1, soon(0), timedelta(seconds=60))
-    await store.apply_changes(users("SN1"), ())
-    await store.apply_changes((), users("SN1"))
+    await store.apply_and_list_opened(users("SN1"), ())
+    await store.apply_and_list_opened((), users("SN1"))
     assert await store.expire_http_lifetimes() == 0
     assert await states(world) == {1: "ONLINE"}
     await silence(world)
@@ -160,12 +164,12 @@ async def test_a_connected_device_is_checked_once_after_its_last_report(
     """It stays ONLINE, and later sweeps skip it until it sends over HTTP again."""
     await world.add(1)
     await store.record_contact(1, soon(0), timedelta(seconds=60))
-    await store.apply_changes(users("SN1"), ())
+    await store.apply_and_list_opened(users("SN1"), ())
     await silence(world)
     assert [await store.expire_http_lifetimes(), await store.expire_http_lifetimes()] == [1, 0]
     assert await states(world) == {1: "ONLINE"}
     await store.record_contact(1, soon(0), timedelta(seconds=60))
-    await store.apply_changes((), users("SN1"))
+    await store.apply_and_list_opened((), users("SN1"))
     assert await states(world) == {1: "ONLINE"}
 
 
@@ -178,9 +182,9 @@ async def test_devices_online_before_connections_were_stored_are_checked(world: 
     for name in ("connections", "presence_turn"):
         await world.database[name].drop()
     await migrate(world.database, MIGRATIONS)
-    found = await PresenceStore(world.mongo, world.outbox, world.first.devices).list_known(
-        "before", 0, None
-    )
+    found = await PresenceStore(
+        world.mongo, world.outbox, world.first.devices
+    ).list_server_connections("before", 0, None)
     assert [entry.name for entry in found] == ["SN1"]
 
 
@@ -207,7 +211,7 @@ class Notes:
         self.refused: set[int] = set()
         self.faults: list[Exception] = []
 
-    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
+    async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> None:
         while device_id in self.locked:
             self.waiting.add(device_id)
             await asyncio.sleep(0.01)
@@ -217,7 +221,7 @@ class Notes:
         if self.faults:
             raise self.faults.pop()
         self.heard_of.append(device_id)
-        self.until = at + life
+        self.until = at + lifetime
 
 
 async def noted(notes: Notes, ids: list[int]) -> bool:
@@ -248,9 +252,9 @@ class ByThemselves(PresenceStore):
 
     ids: list[int]
 
-    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
+    async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> None:
         self.ids.append(device_id)
-        await super().record_contact(device_id, at, life)
+        await super().record_contact(device_id, at, lifetime)
 
 
 async def test_devices_that_speak_together_are_noted_together(world: World):
@@ -275,7 +279,7 @@ async def test_devices_that_speak_together_are_noted_together(world: World):
 class OneLocked(ByThemselves):
     """Cannot write devices together: the record of one of them is locked."""
 
-    async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
+    async def record_contacts(self, ids: list[int], at: datetime, lifetime: timedelta) -> None:
         raise StoreError
 
 
@@ -420,7 +424,7 @@ class Account:
 
     def __init__(self) -> None:
         self.open: dict[str, list[ConnectedUser]] = {"A": []}
-        self.reconnects = 0
+        self.reconnect_count = 0
         self.asked: list[Connection] = []
 
     async def servers(self) -> set[str]:
@@ -577,7 +581,7 @@ async def test_a_device_that_connects_while_the_database_is_away_is_online_after
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "apply_changes", away)
+        patch.setattr(store, "apply_and_list_opened", away)
         account.open["A"] = users("SN1")
         watch.add(change("SN1", 1))
         async with asyncio.timeout(30):

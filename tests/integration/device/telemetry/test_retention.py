@@ -92,7 +92,7 @@ async def sweep_by(job: RetentionSweeper) -> None:
 
 
 async def shorten(job: RetentionSweeper) -> None:
-    for tenant in await job.tenants():
+    for tenant in await job.list_tenants_to_sweep():
         async for _ in job.sweep_tenant(tenant):
             pass
 
@@ -199,12 +199,12 @@ async def test_a_tenant_with_too_much_history_keeps_the_newest(world: World):
     await world.add(6, tenant="other")
     for device in (5, 6):
         await write(world, device, *range(29))
-    assert await rows(world, 29).find_fitting_days() == {}
+    assert await rows(world, 29).find_reduced_days() == {}
 
     async with answering(world.bus, {"default": Limits(history_rows=15)}):
         limits = LimitsCache(RpcClient(world.bus))
         most = rows_of(world, limits)
-        assert (await most.find_fitting_days()).keys() == {"default"}
+        assert (await most.find_reduced_days()).keys() == {"default"}
         await shorten(sweeps_of(world, retention(world), most))
 
     found = await ages(world)

@@ -427,8 +427,8 @@ async def test_events_and_services_have_history(world: World):
         latest=world.foundation.values,
         ids=IdAllocator(world.database, "tasks"),
         carrier=NoCarrier(),
-        life=60,
-        coded_life=60,
+        lifetime_seconds=60,
+        coded_lifetime_seconds=60,
     )
     who = Principal(Kind.USER, "default", "1")
     known = (await world.foundation.things.directory.find_by_sn(["H-10"]))["H-10"]

@@ -106,7 +106,7 @@ REASONS: dict[str, list[str]] = {
     ],
     "It belongs to one tenant, device, account, connection or answer.": [
         "libs/common/limits/quota.py Quota._count: Lock",
-        "services/device/commands/store.py CommandStore.insert_serialized: Lock",
+        "services/device/commands/store.py CommandStore.insert_with_locked_things: Lock",
         "services/device/registry/products/templates.py TemplateService._tenant_lock: Lock",
         "services/gateway/upstream/connection.py ServiceAnswer.__init__: deque",
         "services/gateway/upstream/connection.py ServiceAnswer.receive_part: deque",

@@ -32,7 +32,7 @@ def index(*rules: Rule) -> RuleIndex:
 
 
 def matter(known: RuleIndex, value: Any, ts: int = 1_000) -> list[int]:
-    return [one.compiled.rule.id for one in known.match_report(ABOUT, {"t": value}, ts)]
+    return [one.compiled.rule.id for one in known.find_changes_by_report(ABOUT, {"t": value}, ts)]
 
 
 def test_a_value_matters_when_it_may_change_the_state():
@@ -60,9 +60,9 @@ def test_any_value_matters_while_a_state_is_uncertain():
 def test_uncertainty_ends_while_the_device_keeps_reporting():
     """Readings that match for lack of certainty do not prolong it."""
     known = index(rule())
-    (sure,) = known.match_report(ABOUT, {"t": 31}, 1_000)
+    (sure,) = known.find_changes_by_report(ABOUT, {"t": 31}, 1_000)
     known.mark_uncertain_and_get_earliest(sure, 5, until=10.0, ts=1_000)
-    (unsure,) = known.match_report(ABOUT, {"t": 20}, 2_000)
+    (unsure,) = known.find_changes_by_report(ABOUT, {"t": 20}, 2_000)
     assert known.mark_uncertain_and_get_earliest(unsure, 5, until=12.0, ts=2_000) == 1_000
     known.expire_uncertain_states(10.0)
     assert matter(known, 20) == []
@@ -91,8 +91,11 @@ def test_events_match_by_name_until_the_rule_is_removed():
     """Events match rules of their device or product; removed rules do not match."""
     smoke = EventCondition(event="smoke", ended_by="clear")
     known = index(rule(), rule(2, smoke))
-    assert [one.compiled.rule.id for one in known.match_event(ABOUT, "smoke", 1)] == [2]
-    assert list(known.match_event(ABOUT, "clear", 1)) == []
+    assert [one.compiled.rule.id for one in known.find_changes_by_event(ABOUT, "smoke", 1)] == [2]
+    assert list(known.find_changes_by_event(ABOUT, "clear", 1)) == []
     known.remove(2)
     known.put(rule(1, enabled=False))
-    assert (list(known.match_event(ABOUT, "smoke", 1)), known.has_rules("t")) == ([], False)
+    assert (list(known.find_changes_by_event(ABOUT, "smoke", 1)), known.has_rules("t")) == (
+        [],
+        False,
+    )

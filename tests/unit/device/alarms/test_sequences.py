@@ -60,9 +60,9 @@ class Replica:
         self.history.append(row)
         self.history.sort(key=lambda row: row[:2])
         if isinstance(self.compiled.rule.condition, EventCondition):
-            found = list(self.index.match_event(about, reading.value, reading.ts))
+            found = list(self.index.find_changes_by_event(about, reading.value, reading.ts))
         else:
-            found = list(self.index.match_report(about, {"t": reading.value}, reading.ts))
+            found = list(self.index.find_changes_by_report(about, {"t": reading.value}, reading.ts))
         if found:
             self.index.mark_uncertain_and_get_earliest(found[0], 5, until=1.0, ts=reading.ts)
             self.pointed.append(row)

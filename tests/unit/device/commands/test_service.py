@@ -66,7 +66,9 @@ class World:
         self.number += 1
         return self.number
 
-    async def insert_serialized(self, thing_ids: Sequence[int], make: Any) -> Sequence[Command]:
+    async def insert_with_locked_things(
+        self, thing_ids: Sequence[int], make: Any
+    ) -> Sequence[Command]:
         self.in_turn = list(thing_ids)
         await make(None)  # a conflict
         return await self._insert(*await make(None))
@@ -104,8 +106,8 @@ class World:
             latest=self,
             ids=self,
             carrier=carrier or NoCarrier(),  # type: ignore[arg-type]
-            life=60,
-            coded_life=60,
+            lifetime_seconds=60,
+            coded_lifetime_seconds=60,
         )
 
 

@@ -115,10 +115,10 @@ async def test_a_command_from_before_a_property_became_write_only_is_read_withou
 
 async def test_a_restored_command_that_lacks_its_write_only_values_is_not_delivered(world: World):
     command = await update(world)
-    assert command.is_deliverable
+    assert command.has_all_values
 
     command.sealed = None
-    assert not command.is_deliverable
+    assert not command.has_all_values
 
 
 def test_a_command_without_write_only_values_is_stored_as_it_is():

@@ -91,7 +91,7 @@ class NoEntities:
     async def find_things(self, tenant: str, ids: Any) -> dict[int, EntityThing]:
         return {}
 
-    async def find_other_things(self, tenant: str, condition: Condition) -> list[EntityThing]:
+    async def find_non_device_things(self, tenant: str, condition: Condition) -> list[EntityThing]:
         return []
 
 

@@ -18,14 +18,14 @@ class Locked:
     def __init__(self) -> None:
         self.noted: list[int] = []
 
-    async def record_contact(self, device_id: int, at: datetime, life: timedelta) -> None:
+    async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> None:
         if device_id < 1000:
             await asyncio.Event().wait()
         self.noted.append(device_id)
 
-    async def record_contacts(self, ids: list[int], at: datetime, life: timedelta) -> None:
+    async def record_contacts(self, ids: list[int], at: datetime, lifetime: timedelta) -> None:
         for id_ in ids:
-            await self.record_contact(id_, at, life)
+            await self.record_contact(id_, at, lifetime)
 
 
 class Usual:

@@ -103,7 +103,7 @@ def ingest(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> Ingest:
     class Values:
         apply, update = fake._note("values"), fake._note("facts")
         update_report_times = fake._note("times")
-        find_oversized = fake._note("limits", {})
+        find_properties_beyond_limit = fake._note("limits", {})
 
         def may_exceed_limit(self, thing_id: int, size: int) -> bool:
             return False

@@ -26,6 +26,6 @@ def thing(**more: Any) -> Thing:
         "profile": DeviceProfile(7, "SN7"),
         "tsl": _TSL,
         "reported_fields": {},
-        "loaded": time.monotonic(),
+        "loaded_at": time.monotonic(),
     }
     return Thing(**{**given, **more})

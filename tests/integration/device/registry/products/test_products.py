@@ -246,7 +246,7 @@ def keyed_tsl() -> dict[str, Any]:
 
 async def _keys(platform: Platform) -> set[str]:
     """The keys by which values of the product are checked now."""
-    compiled = await TslStore(platform.database).find("default", "TH-1", "v1.0")
+    compiled = await TslStore(platform.database).find_or_generic("default", "TH-1", "v1.0")
     return {key for key in ("temperature", "outdoor") if compiled.property(key)}
 
 

@@ -111,8 +111,8 @@ class FakeProvisioner:
             raise Unavailable("no commands today")
         self.log.append(("provision", device.id))
 
-    async def forget(self, thing_id: int) -> None:
-        self.log.append(("forget", thing_id))
+    async def delete_profile(self, thing_id: int) -> None:
+        self.log.append(("delete_profile", thing_id))
 
 
 class FakeEnding:
