@@ -13,7 +13,7 @@ from pymongo.database import Database
 from bench.table import Row, median_value
 from bench.things import TENANT, Running, device_service
 from libs.common.clock import now_ms
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from libs.common.store.migrations import CLUSTERED_OPTIONS
 from libs.common.things import entity_id
 from services.device.telemetry.partitions import (
@@ -71,7 +71,7 @@ async def aggregates(running: Running) -> list[Row]:
     start = now_ms() - DAYS * DAY_MS
     names = await asyncio.to_thread(_fill, database, start)
     body = {"snDevEUI": "AGGREGATED", "name": "aggregated", "model": "THREE"}
-    await running.call(Kind.APPLICATION, "POST", "/device/openapi/v1/devices", body)
+    await running.call(PrincipalKind.APPLICATION, "POST", "/device/openapi/v1/devices", body)
     device = database["devices"].find_one_and_delete({"sn": "AGGREGATED"})
     assert device is not None
     database["devices"].insert_one({**device, "_id": DEVICE, "tenant": TENANT})
@@ -86,7 +86,9 @@ async def aggregates(running: Running) -> list[Row]:
         ours, theirs = [], []
         request = {"entity_id": str(entity_id(DEVICE, 1)), "aggregate_type": kind}
         for _ in range(ROUNDS):
-            ours.append(await running.call(Kind.USER, "POST", "/entity/history/aggregate", request))
+            ours.append(
+                await running.call(PrincipalKind.USER, "POST", "/entity/history/aggregate", request)
+            )
             theirs.append(
                 await asyncio.to_thread(_query_with_driver, database, names, start, group)
             )

@@ -30,7 +30,7 @@ from libs.common.contracts.integrations import (
     KnownIntegrations,
     Manifest,
 )
-from libs.common.identity import PRINCIPAL_HEADER, Kind
+from libs.common.identity import PRINCIPAL_HEADER, PrincipalKind
 from libs.common.integrations import IntegrationHost
 from services.device.things.device_search import extract_ngrams
 from services.management.builtin.direct import Direct
@@ -121,7 +121,7 @@ async def _search(running: Running, user: str, names: tuple[str, ...], at: int) 
     }
     for name in names:
         body |= FILTERS[name]()
-    return 1000 * await running.call(Kind.USER, "POST", "/device/search", body, user)
+    return 1000 * await running.call(PrincipalKind.USER, "POST", "/device/search", body, user)
 
 
 def _p95(times: list[float]) -> float:
@@ -157,7 +157,7 @@ async def _import(running: Running) -> Row:
         for number in range(ROWS)
     )
     csv.writer(text).writerows([["Name", "SN", "Device Group"], *rows])
-    headers = {PRINCIPAL_HEADER: running.signer.sign(running.principal(Kind.USER))}
+    headers = {PRINCIPAL_HEADER: running.signer.sign(running.principal(PrincipalKind.USER))}
     form = aiohttp.FormData({"integration": "direct"})
     form.add_field("file", text.getvalue().encode(), filename="devices.csv")
     path, started = "/device-batch/import", time.perf_counter()
@@ -169,7 +169,7 @@ async def _import(running: Running) -> Row:
     known: Json = {"state": "RUNNING"}
     while known["state"] == "RUNNING":
         await asyncio.sleep(0.2)
-        headers = {PRINCIPAL_HEADER: running.signer.sign(running.principal(Kind.USER))}
+        headers = {PRINCIPAL_HEADER: running.signer.sign(running.principal(PrincipalKind.USER))}
         async with running.http.get(f"{path}/{import_id}", headers=headers) as answer:
             known = (await answer.json())["data"]
     seconds = time.perf_counter() - started

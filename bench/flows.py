@@ -37,7 +37,13 @@ from libs.common.bus.subjects import wakeup_subject
 from libs.common.bus.wakeups import ChangeCounts
 from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.integrations import GetIntegrations, KnownIntegrations
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    Principal,
+    PrincipalKind,
+    generate_keys,
+)
 from services.workflow.runs.model import DeployedFlow
 from services.workflow.triggers.deployed_flows import FLOWS_TOPIC
 from services.workflow.triggers.listener_index import ListenerIndex, build_event_starts
@@ -108,7 +114,7 @@ def _prepare(database: Any) -> None:
 async def _target(port: int, private_key: str) -> None:
     """Create the custom entity that the flow assigns."""
     user = Principal(
-        kind=Kind.USER, tenant=ingest.TENANT, subject="1", name="bench", super_admin=True
+        kind=PrincipalKind.USER, tenant=ingest.TENANT, subject="1", name="bench", super_admin=True
     )
     body = {"identifier": TARGET, "name": "Bench", "type": "PROPERTY", "access_mod": "RW"}
     headers = {PRINCIPAL_HEADER: HeaderSigner(private_key).sign(user)}

@@ -31,12 +31,12 @@ from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
     HeaderVerifier,
-    Kind,
     Principal,
+    PrincipalKind,
     generate_keys,
 )
 from libs.common.identity.tokens import TokenReader
-from libs.common.settings import StoreSettings, load
+from libs.common.settings import StoreSettings, load_settings
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import start_telemetry
 from services.auth.tokens.writer import TokenWriter
@@ -180,7 +180,9 @@ async def _start(directory: Path, cleanup: contextlib.ExitStack) -> tuple[str, s
         await ready(port)
     async with connect_redis(redis_url) as client:
         writer = TokenWriter(client, access_life=3600, refresh_life=3600)
-        principal = Principal(kind=Kind.APPLICATION, tenant="default", subject="1", name="bench")
+        principal = Principal(
+            kind=PrincipalKind.APPLICATION, tenant="default", subject="1", name="bench"
+        )
         pair: Any = await writer.issue(principal, 1)
     return f"http://127.0.0.1:{gateway}{PATH}", f"http://127.0.0.1:{nginx}{PATH}", pair.access
 
@@ -202,7 +204,7 @@ async def _load(url: str, token: str, seconds: int = SECONDS) -> Load:
 
 async def serve_role(role: str) -> None:
     """Serve the device record, or the token check for nginx."""
-    settings = load(GatewaySettings)
+    settings = load_settings(GatewaySettings)
     signer = HeaderSigner(settings.internal_private_key)
     tokens = TokenReader(connect_redis(settings.redis_url))
 
@@ -223,7 +225,7 @@ async def serve_role(role: str) -> None:
             name=role,
             title=role,
             routes=[device, check],
-            verifier=HeaderVerifier(load(StoreSettings).internal_public_key),
+            verifier=HeaderVerifier(load_settings(StoreSettings).internal_public_key),
             telemetry=start_telemetry(role),
             public_paths=frozenset({"/check"}),
         )

@@ -23,7 +23,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from bench.platform import Platform
 from bench.table import Row
 from deploy.platform.openapi import OpenApiClient
-from libs.common.contracts.mqtt import WS_PATH, live_topic
+from libs.common.contracts.mqtt import MQTT_WEBSOCKET_PATH, live_topic
 from libs.common.http.server import get_open_files_limit
 from libs.common.mqtt import encode_packet
 
@@ -169,7 +169,7 @@ async def _page_latencies(ready: dict[str, Any], token: str) -> list[float]:
         username=username,
         password=password,
         transport="websockets",
-        websocket_path=WS_PATH,
+        websocket_path=MQTT_WEBSOCKET_PATH,
     )
     publisher = multiprocessing.get_context("spawn").Process(
         target=_publish, args=(host, int(port), crowd, WARM + MEASURED), daemon=True
@@ -209,7 +209,7 @@ async def _idle_pages(
     parts = [text.encode() for text in ("bench", username, password)]
     body = b"\x00\x04MQTT\x04\xc2\x00\x00"
     body += b"".join(len(part).to_bytes(2, "big") + part for part in parts)
-    url = _url(platform.ready).replace("/websocket", WS_PATH)
+    url = _url(platform.ready).replace("/websocket", MQTT_WEBSOCKET_PATH)
     return await _idle(platform, held, encode_packet(0x10, body), url, subprotocols=["mqtt"])
 
 

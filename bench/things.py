@@ -17,7 +17,13 @@ from pymongo import MongoClient
 
 from bench.stack import ready, stack
 from bench.table import Row, median_value
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    Principal,
+    PrincipalKind,
+    generate_keys,
+)
 from libs.common.identity.functions import Function
 
 DEVICES, MEMBERS = 100_000, 50
@@ -39,13 +45,13 @@ class Running:
     nats_url: str
 
     @staticmethod
-    def principal(kind: Kind, subject: str = "1") -> Principal:
+    def principal(kind: PrincipalKind, subject: str = "1") -> Principal:
         """Return a caller; user 1 is a super-admin, others have all permissions."""
-        everything, all_of_it = frozenset(Function), kind is Kind.USER and subject == "1"
+        everything, all_of_it = frozenset(Function), kind is PrincipalKind.USER and subject == "1"
         return Principal(kind, TENANT, subject, functions=everything, super_admin=all_of_it)
 
     async def call(
-        self, kind: Kind, method: str, path: str, body: Json, subject: str = "1"
+        self, kind: PrincipalKind, method: str, path: str, body: Json, subject: str = "1"
     ) -> float:
         """Call an operation; return the seconds it took."""
         headers = {PRINCIPAL_HEADER: self.signer.sign(self.principal(kind, subject))}
@@ -65,7 +71,7 @@ class Running:
         ]
         tsl = {"version": "v1", "properties": properties}
         body = {"name": model, "tsl": tsl}
-        await self.call(Kind.APPLICATION, "PUT", f"{PRODUCT}/{model}", body)
+        await self.call(PrincipalKind.APPLICATION, "PUT", f"{PRODUCT}/{model}", body)
 
 
 @asynccontextmanager
@@ -122,7 +128,7 @@ async def searches(running: Running) -> list[Row]:
     times: dict[str, list[float]] = {name: [] for name in requests}
     for _ in range(SEARCHES):
         for name, (path, body) in requests.items():
-            times[name].append(await running.call(Kind.USER, "POST", path, body))
+            times[name].append(await running.call(PrincipalKind.USER, "POST", path, body))
     found = {name: median_value(some) * 1000 for name, some in times.items()}
     size = f"{DEVICES:,} devices of {MEMBERS}"
     return [
@@ -155,7 +161,7 @@ async def additions(running: Running) -> list[Row]:
         for model, some in times.items():
             body = {"snDevEUI": f"{model}{number}", "name": "added", "model": model}
             path = "/device/openapi/v1/devices"
-            some.append(await running.call(Kind.APPLICATION, "POST", path, body))
+            some.append(await running.call(PrincipalKind.APPLICATION, "POST", path, body))
     small, large = (median_value(some) * 1000 for some in times.values())
     return [
         Row(

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from libs.common.integrations.client import Transport
+from libs.common.integrations.client import CommandTransport
 from services.device.commands.model import Command
 
 
 class NoCarrier:
     """Every command goes to its device."""
 
-    async def get_transport(self, integration: str) -> Transport:
+    async def get_transport(self, integration: str) -> CommandTransport:
         """Say no."""
         del integration
         return ""

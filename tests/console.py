@@ -17,7 +17,7 @@ from libs.common.contracts.access import (
 )
 from libs.common.contracts.auth import Done
 from libs.common.errors import UpstreamFailed
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal, PrincipalKind
 from libs.common.identity.functions import Function
 from tests.placeholders import check_placeholders
 
@@ -112,7 +112,7 @@ class User:
         `form` is a multipart form as httpx takes it: `data` and `files`.
         """
         known = Principal(
-            kind=Kind.USER,
+            kind=PrincipalKind.USER,
             tenant=self.principal.tenant,
             subject=self.principal.subject,
             name=self.principal.name,
@@ -178,7 +178,7 @@ class AskedByUsers:
     ) -> User:
         """A user with these functions, or the usual ones."""
         principal = Principal(
-            kind=Kind.USER,
+            kind=PrincipalKind.USER,
             tenant=tenant,
             subject=str(user_id),
             name=f"user{user_id}@example.com",

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from libs.common.telemetry.logs import JsonLines
+from libs.common.telemetry.logs import JsonFormatter
 
 ROOTS = ("libs", "services")
 
@@ -15,7 +15,7 @@ ROOTS = ("libs", "services")
 class _Lines(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(JsonLines("test"))
+        self.setFormatter(JsonFormatter("test"))
         self.found: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -12,8 +12,8 @@ from deploy.checkup.bus import UPLINK_READERS, BusLogin, check_servers, check_st
 from deploy.checkup.findings import CHECK_SECONDS, Finding, build_error_finding, build_finding
 from deploy.checkup.processes import check_processes
 from deploy.checkup.stores import check_mongo, check_redis
-from libs.common.settings import PREFIX
-from libs.common.tls import CERTIFICATES, expiry
+from libs.common.settings import VARIABLE_PREFIX
+from libs.common.tls import CERTIFICATE_SETTINGS, read_expiry
 
 MIN_OPEN_FILES = 10_000
 CERTIFICATE_WARNING_PERIOD = timedelta(days=14)
@@ -29,15 +29,15 @@ def check_files() -> Finding:
 
 def check_certificates(environment: Mapping[str, str]) -> Iterator[Finding]:
     """Check the expiry of the certificates that a service's settings name."""
-    for name in CERTIFICATES:
-        if path := environment.get(PREFIX + name.upper()):
+    for name in CERTIFICATE_SETTINGS:
+        if path := environment.get(VARIABLE_PREFIX + name.upper()):
             yield _check_certificate(Path(path))
 
 
 def _check_certificate(path: Path) -> Finding:
     subject = f"certificate {path.name}"
     try:
-        ends = expiry(path)
+        ends = read_expiry(path)
     except (OSError, ValueError) as error:
         return build_error_finding(subject, error, "certificates")
     text = f"valid until {ends:%Y-%m-%d %H:%M} UTC"
@@ -50,14 +50,16 @@ def _check_certificate(path: Path) -> Finding:
 
 ServiceEnvironment = Mapping[str, str]
 """Environment variables of one service, which contain its settings."""
-CA_FILE_VARIABLE = f"{PREFIX}CA_FILE"
+CA_FILE_VARIABLE = f"{VARIABLE_PREFIX}CA_FILE"
 CheckUntil = Callable[[float], Awaitable[list[Finding]]]
 """A check; the argument is its deadline as a time of the event loop's clock."""
 
 
 def service_addresses(settings: ServiceEnvironment) -> dict[str, str]:
     """Return the URLs by service in the settings (`auth=http://auth:8000,…`)."""
-    addresses = ",".join(settings.get(PREFIX + name, "") for name in ("UPSTREAMS", "WATCHED"))
+    addresses = ",".join(
+        settings.get(VARIABLE_PREFIX + name, "") for name in ("UPSTREAMS", "WATCHED")
+    )
     pairs = (pair.partition("=") for pair in addresses.split(",") if "=" in pair)
     return {name.strip(): url.strip() for name, _, url in pairs}
 
@@ -89,13 +91,13 @@ async def run_checks(
 
 
 def _may_not_read_partitions(settings: ServiceEnvironment) -> bool:
-    return settings.get(f"{PREFIX}NATS_USER") not in UPLINK_READERS
+    return settings.get(f"{VARIABLE_PREFIX}NATS_USER") not in UPLINK_READERS
 
 
 def _select_checks(settings: ServiceEnvironment) -> Iterator[tuple[tuple[str, ...], CheckUntil]]:
     """Yield the checks for a service's settings; equal checks have an equal key."""
     settings_by_name = {
-        name.removeprefix(PREFIX).lower(): value for name, value in settings.items()
+        name.removeprefix(VARIABLE_PREFIX).lower(): value for name, value in settings.items()
     }
     if url := settings_by_name.get("mongo_url"):
         database = settings_by_name.get("mongo_database", "")

@@ -5,7 +5,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from libs.common.telemetry.logs import without_logins
+from libs.common.telemetry.logs import hide_logins
 
 _RUNBOOKS = "docs/how-to/runbooks.md#"
 RunbookSection = Literal[
@@ -66,7 +66,7 @@ def build_error_finding(
     subject: str, error: Exception, section: RunbookSection, *, minor: bool = False
 ) -> Finding:
     """Return the bad finding of a check that raised `error`."""
-    text = without_logins(f"{type(error).__name__}: {error}")
+    text = hide_logins(f"{type(error).__name__}: {error}")
     if isinstance(error, TimeoutError):
         text = f"no answer within {CHECK_SECONDS:g} s"
     return build_finding(subject, text[:MAX_ERROR_CHARACTERS], "", section, minor=minor)

@@ -19,7 +19,7 @@ from deploy.platform import ready
 from deploy.platform.bootstrap import read_demo_product
 from deploy.platform.errors import CommandError
 from deploy.platform.openapi import OpenApiClient
-from libs.common.tls import mqtt_addresses
+from libs.common.tls import parse_mqtt_urls
 
 SECRETS_DIRECTORY = Path("/secrets")
 TIMEOUT_SECONDS = 60.0
@@ -35,7 +35,7 @@ async def check_report_is_stored(api: OpenApiClient, mqtt_url: str, ca_file: str
         sn, key = await api.issue_credentials(device)
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await _publish_report(
-                mqtt_addresses(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5}
+                parse_mqtt_urls(mqtt_url, ca_file)[0], sn, key, {"temperature": 21.5}
             )
             await _wait_until_stored(api, device, {"temperature": 21.5})
     finally:

@@ -29,7 +29,7 @@ from deploy.platform.services import (
     build_environment,
     internal_service_names,
 )
-from libs.common.settings import PREFIX
+from libs.common.settings import VARIABLE_PREFIX
 
 _PROGRAMS = (programs.MONGOD, programs.NATS, programs.REDIS)
 _MIN_PYTHON = (3, 11)
@@ -45,7 +45,7 @@ async def run(options: Namespace) -> Exit:
     and the platform with data in `options.data`. Warnings do not change the exit code.
     """
     settings = add_secrets(os.environ)
-    inside = f"{PREFIX}NATS_URL" in settings
+    inside = f"{VARIABLE_PREFIX}NATS_URL" in settings
     findings = await (_check_container(settings) if inside else _check_machine(options))
     if options.json:
         print(msgspec.json.format(msgspec.json.encode(findings), indent=2).decode())
@@ -65,10 +65,12 @@ def _print_table(findings: Iterable[Finding]) -> None:
 
 async def _check_container(settings: ServiceEnvironment) -> list[Finding]:
     """Check this container's service, and the stores and services of its settings."""
-    scheme = "https" if settings.get(f"{PREFIX}TLS_CERTIFICATE") else "http"
-    port = settings.get(f"{PREFIX}OPERATIONS_PORT") or settings.get(f"{PREFIX}PORT", "8000")
+    scheme = "https" if settings.get(f"{VARIABLE_PREFIX}TLS_CERTIFICATE") else "http"
+    port = settings.get(f"{VARIABLE_PREFIX}OPERATIONS_PORT") or settings.get(
+        f"{VARIABLE_PREFIX}PORT", "8000"
+    )
     own_url = f"{scheme}://{ports.LOOPBACK}:{port}"
-    name = settings.get(f"{PREFIX}NATS_USER", "here")
+    name = settings.get(f"{VARIABLE_PREFIX}NATS_USER", "here")
     return await run_checks([settings], {name: own_url} | service_addresses(settings))
 
 

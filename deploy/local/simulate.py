@@ -28,7 +28,7 @@ from deploy.platform.errors import LauncherError
 from deploy.platform.files import write_private
 from deploy.platform.openapi import OpenApiClient
 from libs.common.jobs import cancel_and_wait, gather_limited, wait_for_event
-from libs.common.tls import mqtt_addresses
+from libs.common.tls import parse_mqtt_urls
 
 KEYS_FILE_NAME = "simulated.json"
 _CONCURRENT_REQUESTS = 8
@@ -143,7 +143,7 @@ async def simulate(options: Namespace) -> None:
             api, options.data, options.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = DeviceCounters()
-    servers = mqtt_addresses(addresses.mqtt_url, addresses.ca_file)
+    servers = parse_mqtt_urls(addresses.mqtt_url, addresses.ca_file)
     fleet = DeviceFleet(servers, options.devices / options.rate, counts)
     await run_with_display(
         console, counts, [fleet.run_device(sn, key) for sn, key in keys.items()], options.duration

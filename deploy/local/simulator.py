@@ -20,7 +20,7 @@ from deploy.local.supervisor import RestartBackoff
 from deploy.platform.bootstrap import read_demo_product
 from libs.common.jobs import run_until_first_ends
 from libs.common.simulation import SimulatedDevice
-from libs.common.tls import mqtt_addresses
+from libs.common.tls import parse_mqtt_urls
 from libs.common.tsl import ServiceSpec, parse_document
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def build_environment(mqtt_url: str, ca_file: str, sn: str, key: str) -> dict[st
 async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice) -> None:
     """Stay connected and report until cancelled; reconnect with growing pauses.
 
-    `servers` are the MQTT servers (`mqtt_addresses`), tried in turn.
+    `servers` are the MQTT servers (`parse_mqtt_urls`), tried in turn.
     """
     import aiomqtt  # noqa: PLC0415 - the launcher imports this module for `build_environment`
 
@@ -137,7 +137,7 @@ async def _main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stdout)
     sn, key = os.environ["THINGWAY_DEVICE_SN"], os.environ["THINGWAY_DEVICE_KEY"]
     device = DemoDevice(sn, read_demo_product()["tsl"], random.Random())  # noqa: S311 - not a secret
-    servers = mqtt_addresses(
+    servers = parse_mqtt_urls(
         os.environ["THINGWAY_MQTT_URL"], os.environ.get("THINGWAY_CA_FILE", "")
     )
     task = asyncio.create_task(run(servers, key, device))

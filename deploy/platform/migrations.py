@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from libs.common.errors import ThingwayError
-from libs.common.settings import SettingsInvalid, StoreSettings, load
+from libs.common.settings import SettingsInvalid, StoreSettings, load_settings
 from libs.common.store.migrations import DatabaseTooNew, Migration, migrate
 from libs.common.store.mongo import Mongo, StoreError
 from services.auth.migrations import MIGRATIONS as AUTH
@@ -28,7 +28,7 @@ MIGRATIONS: Mapping[str, Sequence[Migration]] = {
 
 async def run() -> None:
     """Migrate the database in the settings, without contracting migrations."""
-    settings = load(StoreSettings)
+    settings = load_settings(StoreSettings)
     mongo = Mongo(settings.mongo_url, settings.mongo_database)
     try:
         await migrate(mongo.database, MIGRATIONS[settings.mongo_database])

@@ -42,7 +42,7 @@ from libs.common.bus.accounts import (
 )
 from libs.common.bus.streams import SESSION_DAYS, PartitionCount
 from libs.common.bus.subjects import partitioned_uplink_subject, uplink_subject
-from libs.common.settings import SettingsInvalid, load
+from libs.common.settings import SettingsInvalid, load_settings
 
 SYSTEM_ACCOUNT = "SYS"
 ROUTE_USER = "route"
@@ -92,7 +92,7 @@ def read_partition_setting() -> int:
     nats-server and `device-ingest` use it. Raises `LauncherError` for an invalid number.
     """
     try:
-        return load(_PartitionSettings).uplink_partitions
+        return load_settings(_PartitionSettings).uplink_partitions
     except SettingsInvalid as error:
         raise LauncherError(str(error), Exit.CANNOT_START) from error
 

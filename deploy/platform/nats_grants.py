@@ -26,7 +26,7 @@ from libs.common.bus.subjects import (
     wakeup_subject,
 )
 from libs.common.contracts.backups import RECORD_BACKUP
-from libs.common.contracts.integrations import BUILT_IN
+from libs.common.contracts.integrations import BUILT_IN_IDS
 
 ADMIN_USER = "admin"
 BACKUP_USER = "backup"
@@ -238,7 +238,7 @@ _SERVICE_GRANTS = {
         subscribe=(
             "event.>",
             "rpc.management.>",
-            *(f"rpc.integration.{name}.>" for name in BUILT_IN),
+            *(f"rpc.integration.{name}.>" for name in BUILT_IN_IDS),
         ),
         calls=(
             "rpc.auth.get_access",

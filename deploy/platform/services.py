@@ -14,7 +14,7 @@ from deploy.platform.nats_grants import RELAY_USER, SYSTEM_USER
 from deploy.platform.ports import LOOPBACK
 from deploy.platform.redis_server import RedisUser
 from deploy.platform.state import State
-from libs.common.settings import PREFIX, ServiceSettings
+from libs.common.settings import VARIABLE_PREFIX, ServiceSettings
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
 from services.gateway.settings import GatewaySettings, RelaySettings
@@ -189,7 +189,7 @@ def build_environment(service: Service, state: State, endpoints: Endpoints) -> d
 
 
 def _variable_name(name: str) -> str:
-    return f"{PREFIX}{name.upper()}"
+    return f"{VARIABLE_PREFIX}{name.upper()}"
 
 
 def _listen_host(service: Service, _: State, endpoints: Endpoints) -> str:

@@ -12,11 +12,11 @@ import msgspec
 T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
-INVALID_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+JSON_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of decoding JSON: msgspec raises the second for text that is not UTF-8."""
 
 _JSON = re.compile(r"(application|text)/json|[^/]+/[^/]+\+json")
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark is a prefix
     (codecs.BOM_UTF32_BE, "utf-32"),
@@ -48,13 +48,13 @@ def decode_text(body: bytes, content_type: str) -> str:
 
 
 def decode_json(body: bytes, content_type: str = "", *, type: type[T] | Any = Any) -> Any:  # noqa: A002 - the name in msgspec
-    """Decode a JSON body in any charset to `type`; raise one of `INVALID_JSON`."""
+    """Decode a JSON body in any charset to `type`; raise one of `JSON_ERRORS`."""
     charset = _charset(body, content_type)
     return msgspec.json.decode(body if charset == _UTF8 else body.decode(charset), type=type)
 
 
 def _charset(body: bytes, content_type: str) -> str:
-    for mark, name in _MARKS:
+    for mark, name in _BYTE_ORDER_MARKS:
         if body.startswith(mark):
             return name
     try:
@@ -103,7 +103,7 @@ _PATTERN = re.compile(
 )
 _ENUM = re.compile("Invalid enum value (?P<value>.*)$", re.DOTALL)
 
-_KINDS = {
+_TYPE_NAMES = {
     "int": "a whole number",
     "float": "a number",
     "str": "a text",
@@ -113,7 +113,7 @@ _KINDS = {
     "null": "null",
 }
 _SIGNS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than", "==": "exactly"}
-_PARTS = {"str": "characters", "array": "entries", "object": "entries"}
+_LENGTH_UNITS = {"str": "characters", "array": "entries", "object": "entries"}
 
 
 class InputFault(NamedTuple):
@@ -148,14 +148,14 @@ def parse_validation_error(message: str, above: str = "") -> InputFault:
 
 
 def _translate_reason(plain: str) -> str:
-    for pattern, describe in _WORDS:
+    for pattern, describe in _REASON_TRANSLATIONS:
         if match := pattern.match(plain):
             return describe(match)
     return f"{plain[:1].lower()}{plain[1:]}".replace("`", "'")
 
 
 def _name_types(names: str) -> str:
-    return " or ".join(dict.fromkeys(_KINDS.get(name, name) for name in names.split(" | ")))
+    return " or ".join(dict.fromkeys(_TYPE_NAMES.get(name, name) for name in names.split(" | ")))
 
 
 def _describe_type(match: re.Match[str]) -> str:
@@ -168,7 +168,7 @@ def _describe_bound(match: re.Match[str]) -> str:
 
 
 def _describe_length(match: re.Match[str]) -> str:
-    parts = _PARTS.get(match["kind"], "entries")
+    parts = _LENGTH_UNITS.get(match["kind"], "entries")
     if (match["sign"], match["bound"]) == (">=", "1"):
         return "must not be empty"
     return f"must have {_SIGNS[match['sign']]} {match['bound']} {parts}"
@@ -178,7 +178,7 @@ def _describe_pattern(match: re.Match[str]) -> str:
     return f"must match {literal_eval(match['pattern'])}"
 
 
-_WORDS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
+_REASON_TRANSLATIONS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (_GOT, _describe_type),
     (_BOUND, _describe_bound),
     (_LENGTH, _describe_length),

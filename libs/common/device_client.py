@@ -16,7 +16,7 @@ from libs.common.contracts.entities import (
 from libs.common.contracts.names import (
     DESCRIBE_DEVICES,
     DEVICE_COUNTS,
-    MAX_DEVICES,
+    MAX_DESCRIBED_DEVICES,
     CountDevices,
     DescribedDevice,
     DescribedDevices,
@@ -25,7 +25,7 @@ from libs.common.contracts.names import (
     DeviceCounts,
 )
 
-MAX_ENTITIES = 100
+MAX_RESOLVED_ENTITIES = 100
 """Maximum entities per request by id, so that the answer fits into a message."""
 
 
@@ -36,22 +36,22 @@ class DeviceClient:
         self._rpc = rpc
 
     async def describe_devices(self, tenant: str, ids: Sequence[int]) -> list[DescribedDevice]:
-        """Return the existing devices of at most `MAX_DEVICES` ids."""
-        request = DescribeDevices(tenant, ids=list(ids), limit=MAX_DEVICES, counted=False)
+        """Return the existing devices of at most `MAX_DESCRIBED_DEVICES` ids."""
+        request = DescribeDevices(tenant, ids=list(ids), limit=MAX_DESCRIBED_DEVICES, counted=False)
         return (await self._rpc.call(DESCRIBE_DEVICES, request, DescribedDevices)).devices
 
     async def resolve(
         self, tenant: str, *, ids: Sequence[int] = (), keys: Sequence[str] = ()
     ) -> list[ResolvedEntity]:
-        """Return the existing entities of at most `MAX_KEYS` ids or keys."""
+        """Return the existing entities of at most `MAX_RESOLVED_KEYS` ids or keys."""
         request = ResolveEntities(tenant=tenant, ids=list(ids), keys=list(keys))
         return (await self._rpc.call(RESOLVE_ENTITIES, request, ResolvedEntities)).entities
 
     async def resolve_all(self, tenant: str, ids: Sequence[int]) -> list[ResolvedEntity]:
         """Return the existing entities of any number of ids, with their value attributes."""
         entities: list[ResolvedEntity] = []
-        for first in range(0, len(ids), MAX_ENTITIES):
-            entities += await self.resolve(tenant, ids=ids[first : first + MAX_ENTITIES])
+        for first in range(0, len(ids), MAX_RESOLVED_ENTITIES):
+            entities += await self.resolve(tenant, ids=ids[first : first + MAX_RESOLVED_ENTITIES])
         return entities
 
     async def count_devices(self, tenant: str) -> Mapping[str, DeviceCount]:

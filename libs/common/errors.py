@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-OUR_FAULT = "internal error; search the log for this request id"
+INTERNAL_ERROR_MESSAGE = "internal error; search the log for this request id"
 """The message of an error whose reason is only in the log."""
 
 
@@ -164,7 +164,7 @@ class UpstreamTimeout(ThingwayError):
     code = "gateway_timeout"
 
 
-BY_STATUS = {
+ERRORS_BY_STATUS = {
     error.status: error
     for error in ThingwayError.__subclasses__()
     if error.__init__ is ThingwayError.__init__

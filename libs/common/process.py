@@ -19,7 +19,7 @@ from libs.common.http.guards import applications
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import run_in_background
 from libs.common.limits.tenants import LimitsCache
-from libs.common.settings import StoreSettings, load
+from libs.common.settings import StoreSettings, load_settings
 from libs.common.store.lease import Job, Leader
 from libs.common.store.migrations import Migration, migrate
 from libs.common.store.mongo import Database, Mongo, StoreError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 log = logging.getLogger(__name__)
-_PAUSE = 0.5
+_RETRY_SECONDS = 0.5
 """Seconds between two attempts to reach a store."""
 
 
@@ -119,7 +119,7 @@ class ProcessConnections(NamedTuple, Generic[S]):
     bus: Bus
 
 
-class Clients(Generic[S]):
+class ProcessClients(Generic[S]):
     """The connections of a process, and clients that use them."""
 
     def __init__(self, settings: S, telemetry: Telemetry, mongo: Mongo, bus: Bus) -> None:
@@ -134,7 +134,7 @@ async def connect_process(
     kind: type[S], service: str, migrations: Sequence[Migration], *, process: str = ""
 ) -> AsyncIterator[ProcessConnections[S]]:
     """Connect a process of `service`, migrate its database, and close all at the end."""
-    settings, process = load(kind), process or service
+    settings, process = load_settings(kind), process or service
     deadline = asyncio.get_running_loop().time() + START_SECONDS
     async with AsyncExitStack() as stack:
         telemetry = start_telemetry(process, settings.replicas)
@@ -177,4 +177,4 @@ async def wait_for_store(
             if reason != logged:
                 log.warning("waiting for %s: %s", name, reason)
                 logged = reason
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_RETRY_SECONDS)

@@ -13,9 +13,9 @@ import msgspec
 
 S = TypeVar("S")
 
-PREFIX = "THINGWAY_"
+VARIABLE_PREFIX = "THINGWAY_"
 
-Key = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{43}\\Z")]
+KeyText = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{43}\\Z")]
 """32 bytes in base64url without padding, such as a raw Ed25519 key."""
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
@@ -72,7 +72,7 @@ class ServiceSettings:
 class StoreSettings(ServiceSettings):
     """Settings of a service with a database, which is every service but the gateway."""
 
-    internal_public_key: Key
+    internal_public_key: KeyText
     """Ed25519 key (raw, base64url) that verifies the gateway's principal header."""
     mongo_url: str = "mongodb://127.0.0.1:27017/?replicaSet=rs0&directConnection=true"
     """URL of MongoDB with every member of its replica set. A replica set (of one or more members)
@@ -85,14 +85,14 @@ class StoreSettings(ServiceSettings):
     Sentinels."""
 
 
-def load(kind: type[S], environ: Mapping[str, str] | None = None) -> S:
+def load_settings(kind: type[S], environ: Mapping[str, str] | None = None) -> S:
     """Return the settings `kind` from the environment; raise `SettingsInvalid`."""
     environ = os.environ if environ is None else environ
     hints = get_type_hints(kind, include_extras=True)
     values: dict[str, Any] = {}
     faults: list[str] = []
     for field in fields(kind):  # type: ignore[arg-type]
-        variable = PREFIX + field.name.upper()
+        variable = VARIABLE_PREFIX + field.name.upper()
         raw = environ.get(variable)
         if raw is None:
             if field.default is MISSING and field.default_factory is MISSING:

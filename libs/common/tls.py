@@ -17,9 +17,9 @@ from libs.common.settings import ServiceSettings, SettingsInvalid
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 1.0
+FILE_CHECK_SECONDS = 1.0
 """Seconds between two checks of a listener's files."""
-ENCRYPTED = frozenset({"https", "tls", "mqtts", "wss"})
+TLS_SCHEMES = frozenset({"https", "tls", "mqtts", "wss"})
 """URL schemes of connections with TLS."""
 MQTT_PORTS = {"mqtt": 1883, "mqtts": 8883}
 
@@ -61,10 +61,10 @@ def client_context(ca_file: str) -> ssl.SSLContext:
 
 def client_context_for(url: str, ca_file: str) -> ssl.SSLContext | None:
     """Return the TLS context for `url`; None for a scheme without TLS."""
-    return client_context(ca_file) if url.partition("://")[0] in ENCRYPTED else None
+    return client_context(ca_file) if url.partition("://")[0] in TLS_SCHEMES else None
 
 
-def mqtt_addresses(urls: str, ca_file: str) -> list[dict[str, Any]]:
+def parse_mqtt_urls(urls: str, ca_file: str) -> list[dict[str, Any]]:
     """Return host, port and TLS of `mqtt://` or `mqtts://` URLs, separated by commas.
 
     Each is a set of arguments for aiomqtt's client.
@@ -80,11 +80,11 @@ def mqtt_addresses(urls: str, ca_file: str) -> list[dict[str, Any]]:
     ]
 
 
-CERTIFICATES = ("tls_certificate", "ca_file", "device_ca_file")
+CERTIFICATE_SETTINGS = ("tls_certificate", "ca_file", "device_ca_file")
 """Settings that name files with certificates."""
 
 
-def expiry(path: Path) -> datetime:
+def read_expiry(path: Path) -> datetime:
     """Return when the first certificate of a PEM file expires; raise `OSError` or `ValueError`."""
     from cryptography import x509  # noqa: PLC0415 - only processes with certificates load it
 
@@ -94,7 +94,9 @@ def expiry(path: Path) -> datetime:
 
 def observe_expiry(settings: ServiceSettings) -> None:
     """Show the expiry of the certificates that `settings` name as metrics."""
-    files = {name: Path(file) for name in CERTIFICATES if (file := getattr(settings, name, ""))}
+    files = {
+        name: Path(file) for name in CERTIFICATE_SETTINGS if (file := getattr(settings, name, ""))
+    }
     if files:
         metrics.get_meter("thingway").create_observable_gauge(
             "thingway_certificate_expires_timestamp_seconds",
@@ -106,7 +108,7 @@ def observe_expiry(settings: ServiceSettings) -> None:
 def _observe(files: Mapping[str, Path]) -> Iterator[Observation]:
     for name, path in files.items():
         try:
-            seconds = expiry(path).timestamp()
+            seconds = read_expiry(path).timestamp()
         except (OSError, ValueError):
             seconds = 0.0
         yield Observation(seconds, {"setting": name})
@@ -162,7 +164,7 @@ class ServerTls:
         checked again.
         """
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(FILE_CHECK_SECONDS)
             self.reload_if_changed()
 
     def reload_if_changed(self) -> None:
@@ -198,7 +200,7 @@ class ServerTls:
             try:
                 path.read_bytes()
                 if setting != KEY:
-                    expiry(path)
+                    read_expiry(path)
             except OSError as unreadable:
                 return f"{setting}: {path}: {unreadable.strerror}"
             except ValueError:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from libs.common.bus import RpcClient
 from libs.common.bus.accounts import APPLICATION_PREFIX
-from libs.common.contracts.integrations import LOGIN_PREFIX
-from libs.common.contracts.mqtt import LOGIN_PREFIX as FLOWS_PREFIX
+from libs.common.contracts.integrations import INTEGRATION_USER_PREFIX
+from libs.common.contracts.mqtt import CLIENT_USER_PREFIX as FLOWS_PREFIX
 from libs.common.contracts.mqtt import MQTT_LOGIN, MqttLoggedIn, MqttLogin
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
@@ -45,8 +45,10 @@ class BusCredentialLookup:
             if application is None or not application.events:
                 return frozenset()
             return frozenset({derive_application_credential(application)})
-        if user.startswith(LOGIN_PREFIX):
-            stored = await self.integrations.find_secret_hash(user.removeprefix(LOGIN_PREFIX))
+        if user.startswith(INTEGRATION_USER_PREFIX):
+            stored = await self.integrations.find_secret_hash(
+                user.removeprefix(INTEGRATION_USER_PREFIX)
+            )
             return frozenset() if stored is None else frozenset({derive_credential(stored)})
         if user.startswith(FLOWS_PREFIX):
             login = await self.clients.login(user.removeprefix(FLOWS_PREFIX))

@@ -17,7 +17,7 @@ from libs.common.bus.fitting import encode_shortened_event
 from libs.common.bus.subjects import auth_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AccountChanged, Actor, ChangedObject
-from libs.common.identity import Caller, Kind, Principal
+from libs.common.identity import Caller, Principal, PrincipalKind
 from libs.common.identity.access import AccessVersions
 from libs.common.store.mongo import Document, Mongo, Session
 from services.auth.accounts.tenants import TenantStore
@@ -32,7 +32,9 @@ OPERATOR_NAME = "operator"
 
 def build_operator_caller(tenant: str) -> Caller:
     """Return the platform operator as the caller, for commands without a token."""
-    return Caller(Principal(kind=Kind.USER, tenant=tenant, subject="0", name=OPERATOR_NAME))
+    return Caller(
+        Principal(kind=PrincipalKind.USER, tenant=tenant, subject="0", name=OPERATOR_NAME)
+    )
 
 
 @dataclass
@@ -59,7 +61,9 @@ class ChangeTransaction:
         """Add an entry to the audit log, which is also published as an event."""
         self.entries.append(AuditEntry(action, subject, before, after))
 
-    def revoke_tokens(self, kind: Kind, subject: str, generation: int, user: str = "") -> None:
+    def revoke_tokens(
+        self, kind: PrincipalKind, subject: str, generation: int, user: str = ""
+    ) -> None:
         """Revoke all tokens of a subject older than `generation`.
 
         With `user`, also close the connections of that NATS user made with an earlier credential.

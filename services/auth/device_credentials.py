@@ -30,7 +30,7 @@ from libs.common.contracts.auth import (
     LoginProtocol,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from libs.common.identity.device_keys import DeviceKeyCopy, RejectedLogins, device_key_hash
 from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, raise_on_duplicate
 from libs.common.tls import PeerCertificate
@@ -44,7 +44,7 @@ def build_device_revocation(sn: str, registered: str | None) -> Revocation:
 
     `registered` is the spelling of the SN whose connections are closed, None for no connections.
     """
-    return Revocation(Kind.DEVICE, sn.upper(), user=registered or "")
+    return Revocation(PrincipalKind.DEVICE, sn.upper(), user=registered or "")
 
 
 class DeviceCredentialStore:

@@ -17,7 +17,7 @@ from libs.common.contracts.auth import (
     IntegrationSecret,
     ListIntegrationLogins,
 )
-from libs.common.contracts.integrations import BUILT_IN, integration_user
+from libs.common.contracts.integrations import BUILT_IN_IDS, integration_user
 from libs.common.errors import Conflict, NotFound
 from libs.common.store.mongo import Database, Session, raise_on_duplicate
 from services.auth.accounts.tenants import DEFAULT_TENANT
@@ -77,7 +77,7 @@ class IntegrationLoginService:
     async def create(self, request: IntegrationRef) -> IntegrationSecret:
         """Create a login and return its secret once. Raises `Conflict`."""
         integration, secret = request.integration, generate_secret()
-        if integration in BUILT_IN:
+        if integration in BUILT_IN_IDS:
             raise Conflict(f"integration {integration} is built in", field="integration")
 
         async def insert_login(change: ChangeTransaction) -> None:

@@ -8,14 +8,14 @@ import msgspec
 from litestar.di import NamedDependency
 
 from libs.common.bus import RpcServer
-from libs.common.contracts.mqtt import WS_PATH, LivePages, LoginRef, live_user
+from libs.common.contracts.mqtt import MQTT_WEBSOCKET_PATH, LivePages, LoginRef, live_mqtt_user
 from libs.common.errors import Unauthenticated
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import NO_STORE_HEADERS, ResponseModel, get
 from libs.common.http.guards import users
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
-from libs.common.identity.tokens import live_key
+from libs.common.identity.tokens import live_password_key
 from libs.common.tls import MQTT_PORTS
 from services.auth.tokens.writer import TokenWriter
 
@@ -57,8 +57,8 @@ class LivePasswordService:
         Each page gets a new client id, because MQTT disconnects the first of two clients with one
         id.
         """
-        password, username = secrets.token_urlsafe(32), live_user(user.user_id)
-        if not await self.tokens.add_live_credential(user, live_key(password)):
+        password, username = secrets.token_urlsafe(32), live_mqtt_user(user.user_id)
+        if not await self.tokens.add_live_credential(user, live_password_key(password)):
             raise Unauthenticated("the session has ended; log in again")
         return LiveCredentials(f"{username}#{secrets.token_hex(8)}", username, password)
 
@@ -84,7 +84,9 @@ def build_broker_info(public_mqtt_url: str) -> BrokerInfo:
     """Return the MQTT ports that `THINGWAY_PUBLIC_MQTT_URL` contains."""
     addresses = map(urlsplit, filter(None, public_mqtt_url.split(",")))
     ports = {entry.scheme: entry.port or MQTT_PORTS.get(entry.scheme) for entry in addresses}
-    return BrokerInfo(ws_path=WS_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts"))
+    return BrokerInfo(
+        ws_path=MQTT_WEBSOCKET_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts")
+    )
 
 
 @get("/web/credentials", guards=[users], response_headers=NO_STORE_HEADERS)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from libs.common.errors import ThingwayError
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Database, Document, Session
 from services.auth.connections import UserConnections
@@ -31,7 +31,7 @@ CONCURRENT_TENANTS, REVOCATIONS_PER_TURN = 4, 20
 class Revocation:
     """A revocation: tokens older than `generation`, or the key of a device."""
 
-    kind: Kind | None
+    kind: PrincipalKind | None
     """Kind of the principal whose tokens are revoked; None to close connections only."""
     subject: str
     generation: int = 0
@@ -77,7 +77,7 @@ class RevocationStore:
             (
                 document["_id"],
                 Revocation(
-                    document["kind"] and Kind(document["kind"]),
+                    document["kind"] and PrincipalKind(document["kind"]),
                     document["subject"],
                     document["generation"],
                     document.get("user", ""),
@@ -160,7 +160,7 @@ class RevocationApplier:
 
     async def _delete_from_redis(self, revocation: Revocation) -> None:
         """Drop the device's copy or the subject's tokens in Redis."""
-        if revocation.kind is Kind.DEVICE:
+        if revocation.kind is PrincipalKind.DEVICE:
             await self.copies.delete(revocation.subject)
         elif revocation.kind is not None:
             await self.tokens.revoke_older_tokens(

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from libs.common.bus import BatchConsumer
 from libs.common.bus.nkeys import KeyPair
 from libs.common.identity.device_keys import RejectedLogins
-from libs.common.identity.header import PassVerifier
+from libs.common.identity.header import CertificatePassVerifier
 from libs.common.identity.users import UserTenants
 from libs.common.limits.tenants import LimitsCache
-from libs.common.tls import mqtt_addresses
+from libs.common.tls import parse_mqtt_urls
 from services.auth.accounts import Accounts
 from services.auth.callout.admission_registry import AdmissionRegistry
 from services.auth.callout.login_authorizer import LoginAuthorizer
@@ -99,7 +99,7 @@ def construct_callout(core: Core) -> CalloutParts:
         redis,
         core.devices,
         bus,
-        mqtt_addresses(settings.mqtt_url, settings.ca_file),
+        parse_mqtt_urls(settings.mqtt_url, settings.ca_file),
         settings.nats_user,
         settings.nats_password,
     )
@@ -115,7 +115,7 @@ def construct_callout(core: Core) -> CalloutParts:
         connections=core.connections,
         limits=LimitsCache(core.rpc),
         rejected_logins=core.rejected_logins,
-        passes=PassVerifier(settings.internal_public_key),
+        passes=CertificatePassVerifier(settings.internal_public_key),
         clients=core.mqtt_clients,
     )
     offer_devices(core.rpc_server, devices)

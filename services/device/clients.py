@@ -8,7 +8,7 @@ from libs.common.telemetry import Telemetry
 from services.device.settings import DeviceSettings
 
 
-class Clients(process.Clients[DeviceSettings]):
+class Clients(process.ProcessClients[DeviceSettings]):
     """The clients of a process of the service."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """Entry point of the gateway: `python -m services.gateway`."""
 
 from libs.common.http import run_service, serve
-from libs.common.settings import SettingsInvalid, load
+from libs.common.settings import SettingsInvalid, load_settings
 from libs.common.telemetry import start_telemetry
 from libs.common.tls import ServerTls
 from services.gateway.app import create_gateway
@@ -10,7 +10,7 @@ from services.gateway.settings import GatewaySettings
 
 async def main() -> None:
     """Serve until SIGTERM."""
-    settings = load(GatewaySettings)
+    settings = load_settings(GatewaySettings)
     telemetry = start_telemetry("gateway", settings.replicas)
     tls = ServerTls.from_settings(settings, settings.device_ca_file)
     certificate_ports = settings.certificate_port or settings.certificate_nats_port

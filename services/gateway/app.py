@@ -12,13 +12,13 @@ from libs.common.http.server import get_open_files_limit
 from libs.common.identity import HeaderSigner
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader, RejectedLogins
-from libs.common.identity.header import PassSigner
+from libs.common.identity.header import CertificatePassSigner
 from libs.common.identity.tokens import TokenReader
 from libs.common.jobs import run_in_background
-from libs.common.limits.tenants import LimitsCache, report_usage
+from libs.common.limits.tenants import LimitsCache, answer_usage_requests
 from libs.common.store.redis import Redis, check_redis, connect_redis
 from libs.common.telemetry import Telemetry
-from libs.common.tls import ServerTls, client_context, client_context_for, mqtt_addresses
+from libs.common.tls import ServerTls, client_context, client_context_for, parse_mqtt_urls
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import AllowedOrigins, build_security_headers
 from services.gateway.access.gatekeeper import RateLimiters, RequestAdmission
@@ -58,10 +58,10 @@ async def create_gateway(
     redis = connect_redis(settings.redis_url)
     traced = telemetry.tracing is not None
 
-    async def answer_usage_requests(bus: Bus) -> None:
-        await report_usage(bus, concurrency.measure_usage)
+    async def answer_usage(bus: Bus) -> None:
+        await answer_usage_requests(bus, concurrency.measure_usage)
 
-    rpc = BackgroundRpcClient(settings, answer_usage_requests)
+    rpc = BackgroundRpcClient(settings, answer_usage)
     session = ClientSession(
         cookie_jar=DummyCookieJar(), connector=TCPConnector(ssl=client_context(settings.ca_file))
     )
@@ -153,8 +153,8 @@ def _certificate_listeners(
     settings: GatewaySettings, connections: AddressConnections
 ) -> list[tuple[int, MqttListener | NatsListener]]:
     """Return the enabled listeners for devices with a certificate, with their ports."""
-    passes, wait = PassSigner(settings.internal_private_key), settings.connect_timeout
-    mqtt, nats = mqtt_addresses(settings.mqtt_url, settings.ca_file), settings.nats_url
+    passes, wait = CertificatePassSigner(settings.internal_private_key), settings.connect_timeout
+    mqtt, nats = parse_mqtt_urls(settings.mqtt_url, settings.ca_file), settings.nats_url
     listeners: list[tuple[int, MqttListener | NatsListener]] = [
         (settings.certificate_port, MqttListener(connections, passes, mqtt, wait)),
         (

@@ -19,7 +19,7 @@ import msgspec
 
 from libs.common.http.protocol import HEAD_TIMEOUT_SECONDS
 from libs.common.http.server import open_listening_socket
-from libs.common.identity.header import PassSigner
+from libs.common.identity.header import CertificatePassSigner
 from libs.common.limits.tenants import SlotLimit
 from libs.common.mqtt import PacketError, find_connect_end, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, client_context_for, peer_certificate
@@ -35,11 +35,11 @@ class MqttListener:
     def __init__(
         self,
         connections: AddressConnections,
-        passes: PassSigner,
+        passes: CertificatePassSigner,
         upstream: Sequence[Mapping[str, Any]],
         connect_timeout: float,
     ) -> None:
-        """`upstream` are the MQTT listeners of nats-servers (`tls.mqtt_addresses`)."""
+        """`upstream` are the MQTT listeners of nats-servers (`tls.parse_mqtt_urls`)."""
         self.connections = connections
         self.passes = passes
         self._upstream = upstream
@@ -189,7 +189,7 @@ def build_client_info(line: bytes) -> bytes:
 
 
 def add_pass_to_connect(
-    line: bytes, certificate: PeerCertificate | None, passes: PassSigner
+    line: bytes, certificate: PeerCertificate | None, passes: CertificatePassSigner
 ) -> bytes:
     """Return a CONNECT that logs in the device of a certificate without a credential.
 
@@ -210,7 +210,7 @@ class NatsListener:
     def __init__(
         self,
         connections: AddressConnections,
-        passes: PassSigner,
+        passes: CertificatePassSigner,
         urls: str,
         ca_file: str,
         connect_timeout: float,

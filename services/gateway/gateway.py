@@ -15,7 +15,13 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 from opentelemetry.trace import SpanKind
 
-from libs.common.errors import OUR_FAULT, Forbidden, HeaderTooLarge, ThingwayError, TooManyRequests
+from libs.common.errors import (
+    INTERNAL_ERROR_MESSAGE,
+    Forbidden,
+    HeaderTooLarge,
+    ThingwayError,
+    TooManyRequests,
+)
 from libs.common.http.request import (
     REQUEST_ID_HEADER,
     REQUEST_ID_KEY,
@@ -26,7 +32,7 @@ from libs.common.http.request import (
     split_query_token,
 )
 from libs.common.limits.tenants import HeldSlots
-from libs.common.telemetry.tracing import TRACE, begin_trace, mark_failed
+from libs.common.telemetry.tracing import TRACE_HEADER, begin_trace, mark_failed
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import AllowedOrigins, is_preflight
 from services.gateway.access.gatekeeper import (
@@ -100,7 +106,7 @@ class Gateway:
     async def _forward_traced(
         self, route: Route, scope: HTTPScope, receive: Receive, send: Send
     ) -> None:
-        remote = dict(scope["headers"]).get(TRACE.encode(), b"").decode("latin-1")
+        remote = dict(scope["headers"]).get(TRACE_HEADER.encode(), b"").decode("latin-1")
         with begin_trace(f"{scope['method']} {route.name}", SpanKind.SERVER, remote) as span:
             status = await self._forward(route, scope, receive, send)
             span.set_attribute("http.response.status_code", status)
@@ -152,7 +158,7 @@ class Gateway:
             raise
         except Exception:
             log.exception("request %s failed", exchange.request_id)
-            answered_error = ThingwayError(OUR_FAULT)
+            answered_error = ThingwayError(INTERNAL_ERROR_MESSAGE)
         if isinstance(answered_error, TooManyRequests):
             self.metrics.count_limited(exchange.route.name)
         if not exchange.answered:

@@ -16,7 +16,7 @@ from litestar.params import FromPath
 from litestar.types import ControllerRouterHandler, HTTPScope
 from yarl import URL
 
-from libs.common.contracts.mqtt import WS_PATH
+from libs.common.contracts.mqtt import MQTT_WEBSOCKET_PATH
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.app import (
     CHECK_TIMEOUT_SECONDS,
@@ -166,7 +166,7 @@ def create_pages_application(
     )
 
 
-@get(["/websocket", f"{API_PREFIX.decode()}/websocket", WS_PATH])
+@get(["/websocket", f"{API_PREFIX.decode()}/websocket", MQTT_WEBSOCKET_PATH])
 async def reject_plain_request() -> None:
     """Reject a plain request to a WebSocket path; upgrades are handled before."""
     raise InvalidInput("must be websocket: this path accepts only WebSockets", field="Upgrade")

@@ -12,7 +12,7 @@ from libs.common.identity.users import UserTenants
 from libs.common.jobs import run_in_background
 from libs.common.limits.meter import FloodGuard, MessageMeter
 from libs.common.limits.tenants import LimitsCache
-from libs.common.settings import load
+from libs.common.settings import load_settings
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry, start_telemetry
 from services.gateway.relay.service import MessageRelay, RelayQuota
@@ -21,7 +21,7 @@ from services.gateway.settings import RelaySettings
 
 async def main() -> None:
     """Relay messages until SIGTERM, and serve probes and metrics."""
-    settings = load(RelaySettings)
+    settings = load_settings(RelaySettings)
     telemetry = start_telemetry("gateway-bus", settings.replicas)
     redis = connect_redis(settings.redis_url)
     async with AsyncExitStack() as stack:

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import Any
 from urllib.parse import parse_qs
 
-from libs.common.contracts.frames import LARGEST_HOOK
-from libs.common.contracts.limits import LARGEST_FILE
-from libs.common.identity import Kind
+from libs.common.contracts.frames import MAX_HOOK_BYTES
+from libs.common.contracts.limits import MAX_PICTURE_BYTES
+from libs.common.identity import PrincipalKind
 
 MAX_POLL_SECONDS = 600.0
 """Maximum seconds of a long poll, by which its time limit is extended."""
@@ -45,7 +45,7 @@ class Route:
     rewrite: bytes | None = None
     """Replaces the prefix in requests to the service."""
     credential: CredentialType
-    kinds: frozenset[Kind] = frozenset()
+    kinds: frozenset[PrincipalKind] = frozenset()
     """Kinds of principals that may call."""
     signs_in: bool = False
     """Whether the route checks passwords or secrets, so that the stricter limit per address
@@ -72,7 +72,7 @@ class Route:
     @property
     def takes_query_token(self) -> bool:
         """Return whether the token may be a query parameter, which proxies may log."""
-        return Kind.APPLICATION in self.kinds
+        return PrincipalKind.APPLICATION in self.kinds
 
     def rewrite_path(self, path: bytes) -> bytes:
         """Return the path of the request to the service."""
@@ -120,7 +120,7 @@ def _console_routes(
             excluded_prefix=excluded_prefix,
             upstream=upstream,
             credential=CredentialType.TOKEN,
-            kinds=frozenset({Kind.USER}),
+            kinds=frozenset({PrincipalKind.USER}),
         )
         for path in (prefix, prefix + b"/")
     )
@@ -136,7 +136,7 @@ _DEVICE_ROUTE = Route(
     prefix=b"/device/openapi/v1/",
     upstream="device",
     credential=CredentialType.TOKEN,
-    kinds=frozenset({Kind.APPLICATION}),
+    kinds=frozenset({PrincipalKind.APPLICATION}),
 )
 _LIMITS_ROUTE = replace(_DEVICE_ROUTE, prefix=b"/device/openapi/v1/limits", upstream="auth")
 """The only operation of the device open API that `device` does not serve."""
@@ -158,7 +158,7 @@ ROUTES = (
         prefix=b"/ingest/v1/",
         upstream="device",
         credential=CredentialType.DEVICE_KEY,
-        kinds=frozenset({Kind.DEVICE}),
+        kinds=frozenset({PrincipalKind.DEVICE}),
         long_poll=b"/commands",
     ),
     *_public_routes(b"/oauth2/token", "auth", signs_in=True),
@@ -182,11 +182,13 @@ ROUTES = (
     *_console_routes(b"/blueprint-library-setting", "device"),
     *_console_routes(b"/rps", "device"),
     *_console_routes(b"/integration", "management", excluded_prefix=b"hooks/"),
-    *_public_routes(b"/integration/hooks/", "management", secret_path=True, max_body=LARGEST_HOOK),
+    *_public_routes(
+        b"/integration/hooks/", "management", secret_path=True, max_body=MAX_HOOK_BYTES
+    ),
     *_console_routes(b"/dashboard", "management"),
     *_console_routes(b"/canvas", "management"),
     *_console_routes(b"/resource", "management"),
-    *_public_routes(b"/resource/uploads/", "management", max_body=LARGEST_FILE),
+    *_public_routes(b"/resource/uploads/", "management", max_body=MAX_PICTURE_BYTES),
     *_public_routes(b"/resource/files/", "management"),
     *_public_routes(b"/public/", "management"),
     *_console_routes(b"/credentials", "workflow"),

@@ -6,7 +6,15 @@ from typing import Literal
 
 from yarl import URL
 
-from libs.common.settings import Count, Key, Port, Rate, Seconds, ServiceSettings, SettingsInvalid
+from libs.common.settings import (
+    Count,
+    KeyText,
+    Port,
+    Rate,
+    Seconds,
+    ServiceSettings,
+    SettingsInvalid,
+)
 
 MIB = 1024 * 1024
 
@@ -17,7 +25,7 @@ class GatewaySettings(ServiceSettings):
 
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Redis, for token state and rate limits."""
-    internal_private_key: Key
+    internal_private_key: KeyText
     """Ed25519 key (raw, base64url) that signs the principal header."""
     upstreams: str
     """Services by name: `auth=http://127.0.0.1:8001,device=http://device:8000`."""
@@ -90,7 +98,7 @@ class GatewaySettings(ServiceSettings):
 class RelaySettings(ServiceSettings):
     """Settings of `gateway-bus`."""
 
-    internal_public_key: Key
+    internal_public_key: KeyText
     """Ed25519 key (raw, base64url) that verifies the gateway's principal header."""
     redis_url: str = "redis://127.0.0.1:6379/0"
     """Redis, for the tenants of connections."""

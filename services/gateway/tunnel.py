@@ -17,9 +17,9 @@ from urllib.parse import unquote_plus
 from opentelemetry import metrics
 from yarl import URL
 
-from libs.common.contracts.mqtt import WS_PATH
+from libs.common.contracts.mqtt import MQTT_WEBSOCKET_PATH
 from libs.common.errors import (
-    OUR_FAULT,
+    INTERNAL_ERROR_MESSAGE,
     InvalidInput,
     NotFound,
     ThingwayError,
@@ -34,10 +34,16 @@ from libs.common.http.request import (
     log_rejection,
     new_request_id,
 )
-from libs.common.identity import PRINCIPAL_HEADER, TOKEN_HEADER, HeaderSigner, Kind, Principal
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    TOKEN_HEADER,
+    HeaderSigner,
+    Principal,
+    PrincipalKind,
+)
 from libs.common.identity.tokens import token_hash
 from libs.common.limits.tenants import HeldSlots
-from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.logs import add_log_fields
 from libs.common.tls import client_context_for
 from services.gateway.access.addresses import ClientOrigin, TrustedProxies
 from services.gateway.access.gatekeeper import (
@@ -189,11 +195,11 @@ WEBSOCKET_ROUTE = Route(
     prefix=b"/websocket",
     upstream="management",
     credential=CredentialType.TOKEN,
-    kinds=frozenset({Kind.USER}),
+    kinds=frozenset({PrincipalKind.USER}),
 )
 MQTT_ROUTE = Route(
     name="mqtt",
-    prefix=WS_PATH.encode(),
+    prefix=MQTT_WEBSOCKET_PATH.encode(),
     upstream="management",
     credential=CredentialType.NONE,
 )
@@ -372,7 +378,7 @@ class WebSocketClientConnection(TunnelEnd):
 
     async def _open_tunnel(self, head: bytes) -> None:
         request_id = new_request_id()
-        name_lines(requestId=request_id)
+        add_log_fields(requestId=request_id)
         handshake = parse_handshake(head)
         try:
             await self._tunnels.open_tunnel(self, handshake, request_id)
@@ -380,7 +386,7 @@ class WebSocketClientConnection(TunnelEnd):
             self._reject(error, handshake, request_id)
         except Exception:
             log.exception("request %s: a tunnel failed", request_id)
-            self._reject(ThingwayError(OUR_FAULT), handshake, request_id)
+            self._reject(ThingwayError(INTERNAL_ERROR_MESSAGE), handshake, request_id)
 
     def _reject(self, error: ThingwayError, handshake: WebSocketHandshake, request_id: str) -> None:
         """Answer an error over HTTP; a missing login is 403, as consoles expect."""

@@ -7,7 +7,7 @@ from litestar import Litestar
 
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.contracts.integrations import GetIntegrations, Manifest
-from libs.common.contracts.mqtt import WS_PATH
+from libs.common.contracts.mqtt import MQTT_WEBSOCKET_PATH
 from libs.common.contracts.names import DescribeIntegrations, ReadResource
 from libs.common.device_client import DeviceClient
 from libs.common.http import ServiceDescription, create_app, serve
@@ -107,7 +107,7 @@ def build_app(
             public_paths=PUBLIC_PATHS
             | uploads.PUBLIC_PATHS
             | network_settings.PUBLIC_PATHS
-            | {WS_PATH},
+            | {MQTT_WEBSOCKET_PATH},
             lifespan=lifespan,
         )
     )

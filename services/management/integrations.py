@@ -15,7 +15,7 @@ from litestar.params import FromPath, JSONBody
 from pymongo import UpdateOne
 
 from libs.common.contracts.integrations import (
-    LEASE_SECONDS,
+    ANNOUNCEMENT_LIFETIME_SECONDS,
     Acknowledged,
     GetIntegrations,
     Integration,
@@ -151,7 +151,7 @@ class IntegrationStore:
 
     async def list_all(self) -> list[Integration]:
         """Return every announced integration sorted by id, and whether it is running."""
-        oldest = {"$subtract": ["$$NOW", int(LEASE_SECONDS * 1000)]}
+        oldest = {"$subtract": ["$$NOW", int(ANNOUNCEMENT_LIFETIME_SECONDS * 1000)]}
         cursor = await self._integrations.aggregate(
             [{"$set": {"alive": {"$gt": ["$announcedAt", oldest]}}}, {"$sort": {"_id": 1}}]
         )

@@ -23,8 +23,8 @@ from litestar.params import FromPath, JSONBody
 from litestar.response import Stream
 
 from libs.common.clock import now_ms
-from libs.common.contracts.limits import LARGEST_FILE, LARGEST_LIBRARY
-from libs.common.contracts.names import PART_BYTES, FilePart, ReadResource
+from libs.common.contracts.limits import MAX_LIBRARY_BYTES, MAX_PICTURE_BYTES
+from libs.common.contracts.names import FILE_PART_BYTES, FilePart, ReadResource
 from libs.common.errors import InvalidInput, NotFound, TooLarge, TooManyRequests, UnsupportedMedia
 from libs.common.http import HttpRequest, RequestPrincipal, build_dependencies
 from libs.common.http.console import get, post, put
@@ -34,7 +34,7 @@ from libs.common.http.streaming import PIECE_BYTES
 from libs.common.identity import Principal
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.limits.quota import RETRY_SECONDS, Quota
-from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.limits.tenants import LimitsCache, count_rejection
 from libs.common.scheduling import FairScheduler
 from libs.common.store.mongo import (
     Database,
@@ -195,7 +195,7 @@ class ResourceStore:
         )
         used = sum([row["size"] async for row in rows])
         if used + len(resource.content) > maximum:
-            count_limited("resource_bytes", resource.tenant)
+            count_rejection("resource_bytes", resource.tenant)
             raise TooManyRequests(
                 f"resource_bytes: the tenant has {used} bytes of resources, {maximum} are allowed",
                 retry_after=RETRY_SECONDS,
@@ -282,8 +282,8 @@ class ResourceService:
             text = f"the file must be one of {', '.join(MEDIA_TYPES)}"
             library = ticket.name.lower().endswith(".zip")
             raise UnsupportedMedia(text, code=INVALID_LIBRARY_CODE if library else None)
-        if media_type == ZIP and len(content) > LARGEST_LIBRARY:
-            raise TooLarge(f"a ZIP must have at most {LARGEST_LIBRARY} bytes")
+        if media_type == ZIP and len(content) > MAX_LIBRARY_BYTES:
+            raise TooLarge(f"a ZIP must have at most {MAX_LIBRARY_BYTES} bytes")
         now = datetime.now(UTC)
         resource = Resource(
             id=ticket.key,
@@ -313,11 +313,11 @@ class ResourceService:
         return resource
 
     async def read_part(self, request: ReadResource) -> FilePart:
-        """Return up to `PART_BYTES` of a tenant's file from an offset; raise `NotFound`."""
+        """Return up to `FILE_PART_BYTES` of a tenant's file from an offset; raise `NotFound`."""
         for key in find_resource_keys([request.url]):
             resource = await self._store.get(key)
             if resource is not None and resource.tenant == request.tenant:
-                content = resource.content[request.offset : request.offset + PART_BYTES]
+                content = resource.content[request.offset : request.offset + FILE_PART_BYTES]
                 return FilePart(resource.name, resource.type, content)
         raise NotFound("the resource does not exist", field="url")
 
@@ -365,7 +365,7 @@ async def announce_upload(
     return resources.create_upload(principal, data)
 
 
-@put("/uploads/{ticket:str}", request_max_body_size=LARGEST_FILE, include_in_schema=False)
+@put("/uploads/{ticket:str}", request_max_body_size=MAX_PICTURE_BYTES, include_in_schema=False)
 async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPath[str]) -> None:
     """Store the file in the body. Its content determines the type, not its header."""
     await resources.upload(ticket, await request.body())

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from libs.common.settings import Key, StoreSettings
+from libs.common.settings import KeyText, StoreSettings
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManagementSettings(StoreSettings):
     """Settings of `management`."""
 
-    secrets_key: Key
+    secrets_key: KeyText
     """Key (32 bytes, base64url) that encrypts the secrets of integrations."""
     outgoing_networks: str = ""
     """Non-public networks that users may let the platform call, separated by commas

@@ -11,7 +11,7 @@ from libs.common.contracts.limits import UsageRequest
 from libs.common.http import ServiceDescription, create_app, serve
 from libs.common.identity import HeaderVerifier
 from libs.common.jobs import run_in_background
-from libs.common.limits.tenants import Usage, report_usage
+from libs.common.limits.tenants import Usage, answer_usage_requests
 from libs.common.process import connect_process
 from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
@@ -133,7 +133,7 @@ async def lifespan(core: WorkflowPackages) -> AsyncIterator[None]:
         ),
     }
     await engine.replicas.renew_entry()
-    await report_usage(clients.bus, use)
+    await answer_usage_requests(clients.bus, use)
     async with (
         core.nodes.external.open(),
         run_in_background(

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Generic, TypeVar
 
 from libs.common.scheduling import Caps, FairScheduler
-from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.logs import add_log_fields
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -87,7 +87,7 @@ class WriteBatcher(Generic[T, R]):
 
     async def _write_waiting(self, tenant: str) -> None:
         """Write batches until no entry of the tenant waits."""
-        name_lines(tenant=tenant)
+        add_log_fields(tenant=tenant)
         while entries := self._waiting.get(tenant):
             if self._linger and len(entries) < MAX_ENTRIES_PER_WRITE:
                 await asyncio.sleep(self._linger)

@@ -7,7 +7,7 @@ from libs.common.telemetry import Telemetry
 from services.workflow.settings import WorkflowSettings
 
 
-class Clients(process.Clients[WorkflowSettings]):
+class Clients(process.ProcessClients[WorkflowSettings]):
     """The clients that all packages of a process share."""
 
     def __init__(

@@ -8,7 +8,7 @@ from libs.common.bus.rpc import remote_error
 from libs.common.contracts.entities import (
     CALL_SERVICE,
     ENTITY_VALUES,
-    MAX_KEYS,
+    MAX_RESOLVED_KEYS,
     UPDATE_ENTITIES,
     CalledServices,
     CallServices,
@@ -136,8 +136,8 @@ class EntityAccess:
         grants = await self._grants.read(user)
         plain = [key for key in keys if WILDCARD not in key]
         visible = {key for key in keys if WILDCARD in key and _covers_pattern(grants, key)}
-        for start in range(0, len(plain), MAX_KEYS):
-            batch = plain[start : start + MAX_KEYS]
+        for start in range(0, len(plain), MAX_RESOLVED_KEYS):
+            batch = plain[start : start + MAX_RESOLVED_KEYS]
             entities = await self._entities.resolve(user.tenant, batch)
             visible |= {entity.key for entity in entities if grants.allows_entity(entity)}
         return [key for key in keys if key not in visible]

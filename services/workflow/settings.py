@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from libs.common.settings import Count, Days, Key, StoreSettings
+from libs.common.settings import Count, Days, KeyText, StoreSettings
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 
@@ -14,7 +14,7 @@ Seconds = Annotated[float, msgspec.Meta(gt=0, le=3600)]
 class WorkflowSettings(StoreSettings):
     """Settings of `workflow`."""
 
-    secrets_key: Key
+    secrets_key: KeyText
     """Key (32 bytes, base64url) that encrypts secrets of flows and credentials."""
     flow_runs: Count = 256
     """Maximum concurrent runs of flows per process; one tenant may use half of them."""

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import httpx
 
-from libs.common.identity import OWN_CONSOLE
+from libs.common.identity import OWN_CONSOLE_CLIENT_ID
 from tests.e2e.platform import Platform
 from tests.e2e.waiting import PATIENCE
 from tests.placeholders import check_placeholders
@@ -134,7 +134,7 @@ class Console:
         """An access token of the same person at the built-in console, which sees all menus."""
         if not self._own_console_token:
             tenant = (await self.done("GET", "/user"))["tenant_id"]
-            grant = {"grant_type": "password", "client_id": OWN_CONSOLE}
+            grant = {"grant_type": "password", "client_id": OWN_CONSOLE_CLIENT_ID}
             answer = await self.http.post(
                 "/oauth2/token",
                 json=grant | {"username": self.email, "password": self.password},

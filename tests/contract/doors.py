@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from deploy.platform.bootstrap import DEFAULT_TENANT
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal
+from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal, PrincipalKind
 from libs.common.things import DIRECT_INTEGRATION
 from services.device.commands.polling import MAX_POLL_SECONDS
 from services.gateway.routes import RouteTable
@@ -140,21 +140,21 @@ class Target:
             body["integration"] = DIRECT_INTEGRATION
             params[f"{DIRECT_INTEGRATION}.integration.add_device.sn"] = _some(params)
 
-    def credentials(self, kind: Kind) -> dict[str, Any]:
+    def credentials(self, kind: PrincipalKind) -> dict[str, Any]:
         """What the gateway wants to see."""
-        if kind is Kind.DEVICE:
+        if kind is PrincipalKind.DEVICE:
             return {"auth": (self.sn, self.key)}
-        token = self.user.token if kind is Kind.USER else self.token
+        token = self.user.token if kind is PrincipalKind.USER else self.token
         return {"headers": {"Authorization": f"Bearer {token}"}}
 
-    def principal(self, kind: Kind) -> Principal:
+    def principal(self, kind: PrincipalKind) -> Principal:
         """Whom the gateway would have found to call."""
         match kind:
-            case Kind.APPLICATION:
+            case PrincipalKind.APPLICATION:
                 return Principal(kind, DEFAULT_TENANT, self.application_id)
-            case Kind.DEVICE:
+            case PrincipalKind.DEVICE:
                 return Principal(kind, DEFAULT_TENANT, self.sn)
-            case Kind.USER:
+            case PrincipalKind.USER:
                 return Principal(kind, self.user.tenant, self.user.id, super_admin=True, access=1)
 
 
@@ -231,7 +231,7 @@ class Door:
         """Call a service without a principal, and as those whom the gateway would refuse."""
         self.target.aim(case)
         allowed = self._kinds(case)
-        strangers = [self._header(kind) for kind in set(Kind) - allowed]
+        strangers = [self._header(kind) for kind in set(PrincipalKind) - allowed]
         for headers in [{}, *strangers] if allowed else []:
             answer = case.call_and_validate(checks=CHECKS, headers=headers)
             assert answer.status_code == (403 if headers else 401), answer.text
@@ -244,12 +244,12 @@ class Door:
             return self.target.credentials(kind)
         return {"headers": self._header(kind)}
 
-    def _kinds(self, case: schemathesis.Case) -> frozenset[Kind]:
+    def _kinds(self, case: schemathesis.Case) -> frozenset[PrincipalKind]:
         route = self._routes.find(case.path.encode())
         assert route is not None, f"the gateway does not lead to {case.path}"
         return route.kinds
 
-    def _header(self, kind: Kind) -> dict[str, str]:
+    def _header(self, kind: PrincipalKind) -> dict[str, str]:
         return {PRINCIPAL_HEADER: self._signer.sign(self.target.principal(kind))}
 
 

@@ -8,7 +8,7 @@ import pytest
 import schemathesis
 
 from libs.common.http.guards import GuardedOperation
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from tests.contract.cast import list_requests, name_of
 from tests.contract.test_matrix import OPEN
 from tests.e2e.platform import Platform
@@ -42,9 +42,9 @@ def due(operation: GuardedOperation) -> list[dict[str, list[str]]]:
     if guard.functions:
         return [{"user": [function]} for function in sorted(guard.functions)]
     return {
-        Kind.APPLICATION: [{"bearer": []}, {"accessToken": []}],
-        Kind.DEVICE: [{"deviceKey": []}],
-        Kind.USER: [{"user": []}],
+        PrincipalKind.APPLICATION: [{"bearer": []}, {"accessToken": []}],
+        PrincipalKind.DEVICE: [{"deviceKey": []}],
+        PrincipalKind.USER: [{"user": []}],
     }[guard.kind]
 
 

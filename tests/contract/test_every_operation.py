@@ -17,7 +17,7 @@ import pytest
 
 from libs.common.http.guards import GuardedOperation
 from libs.common.http.request import MAX_LOG_LINES_PER_SECOND
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.cast import BODIES, UNKNOWN, Cast, list_requests, name_of, one_request_id
 from tests.contract.client import Api, new_sn
@@ -58,11 +58,11 @@ class Sweep:
     def credentials(self, operation: GuardedOperation) -> dict[str, Any]:
         """What lets the most powerful caller in."""
         kind = operation.guard.kind if operation.guard else None
-        if kind is Kind.DEVICE:
+        if kind is PrincipalKind.DEVICE:
             return {"auth": self.cast.device}
         if kind is None:
             return {}
-        token = self.cast.admin.token if kind is Kind.USER else self.cast.api.token
+        token = self.cast.admin.token if kind is PrincipalKind.USER else self.cast.api.token
         return {"token": token}
 
     async def see(self, answer: httpx.Response) -> None:
@@ -401,7 +401,7 @@ async def _ask_as(stranger: Any, request: Request, sweep: Sweep) -> httpx.Respon
     if operation.method != "GET":
         more["json"] = request.body
     if isinstance(stranger, Owner):
-        if operation.guard is not None and operation.guard.kind is Kind.DEVICE:
+        if operation.guard is not None and operation.guard.kind is PrincipalKind.DEVICE:
             return await sweep.send(operation.method, request.path, auth=stranger.device, **more)
         stranger = stranger.api
     for _ in range(2):
@@ -417,7 +417,7 @@ def _is_answered(operation: GuardedOperation, stranger: Any) -> bool:
     """Whether an operation is for that kind of caller; `test_matrix` refuses it to others."""
     if operation.guard is None or stranger is None:
         return operation.guard is None
-    return (operation.guard.kind is Kind.USER) is not isinstance(stranger, Owner)
+    return (operation.guard.kind is PrincipalKind.USER) is not isinstance(stranger, Owner)
 
 
 async def test_strangers_change_nothing_of_a_tenant(

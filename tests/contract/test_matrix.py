@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from libs.common.http.guards import WEBSOCKET, Guard, GuardedOperation
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from libs.common.identity.functions import Function
 from services.gateway.routes import CredentialType, RouteTable
 from services.gateway.tunnel import ROUTE_BY_PATH as TUNNELS
@@ -83,7 +83,7 @@ def operations_of_users() -> dict[frozenset[Function], list[tuple[GuardedOperati
     """Operations of users, by the functions that let somebody in."""
     found: dict[frozenset[Function], list[tuple[GuardedOperation, Guard]]] = defaultdict(list)
     for operation, guard in guarded():
-        if guard.kind is Kind.USER:
+        if guard.kind is PrincipalKind.USER:
             found[frozenset(guard.functions)].append((operation, guard))
     return found
 
@@ -112,9 +112,9 @@ def test_private_pages_are_private() -> None:
     assert [path for path in sorted(PRIVATE) if table.find(path.encode())] == []
 
 
-def expected(guard: Guard, kind: Kind, *, super_admin: bool = False) -> Seen:
+def expected(guard: Guard, kind: PrincipalKind, *, super_admin: bool = False) -> Seen:
     """What a caller without functions gets; a device has no token, so it is a stranger."""
-    if guard.kind is Kind.DEVICE or kind is Kind.DEVICE:
+    if guard.kind is PrincipalKind.DEVICE or kind is PrincipalKind.DEVICE:
         return Seen.IN if guard.kind is kind else Seen.STRANGER
     if guard.kind is not kind:
         return Seen.FORBIDDEN
@@ -135,9 +135,9 @@ async def test_every_operation_with_every_caller(cast: Cast, subtests: pytest.Su
 async def _check_callers(cast: Cast, operation: GuardedOperation, guard: Guard) -> None:
     assert seen(await cast.ask(operation, known=True)) is Seen.STRANGER
     for caller, token, kind, super_admin in (
-        ("application token", cast.api.token, Kind.APPLICATION, False),
-        ("user without grants", cast.powerless.token, Kind.USER, False),
-        ("super-admin", cast.admin.token, Kind.USER, True),
+        ("application token", cast.api.token, PrincipalKind.APPLICATION, False),
+        ("user without grants", cast.powerless.token, PrincipalKind.USER, False),
+        ("super-admin", cast.admin.token, PrincipalKind.USER, True),
     ):
         if caller == "user without grants" and (guard.super_admin or guard.functions):
             continue
@@ -146,7 +146,7 @@ async def _check_callers(cast: Cast, operation: GuardedOperation, guard: Guard) 
             due = Seen.FORBIDDEN
         answer = await cast.ask(operation, token=token, known=due is not Seen.IN)
         assert seen(answer) is due, (caller, answer.text)
-    due = expected(guard, Kind.DEVICE)
+    due = expected(guard, PrincipalKind.DEVICE)
     answer = await cast.ask(operation, known=True, auth=cast.device)
     assert seen(answer) is due, ("device by its key", answer.text)
 
@@ -170,7 +170,10 @@ async def test_matrix_of_other_functions(cast: Cast, subtests: pytest.Subtests) 
             await cast.hold(frozenset(Function) - functions)
             for operation, guard in operations:
                 answer = await cast.ask(operation, token=cast.holder.token, known=False)
-                assert seen(answer) is expected(guard, Kind.USER), (name_of(operation), answer.text)
+                assert seen(answer) is expected(guard, PrincipalKind.USER), (
+                    name_of(operation),
+                    answer.text,
+                )
 
 
 async def test_matrix_of_tenants(cast: Cast, subtests: pytest.Subtests) -> None:
@@ -178,11 +181,15 @@ async def test_matrix_of_tenants(cast: Cast, subtests: pytest.Subtests) -> None:
     for operation, guard in guarded():
         with subtests.test(name_of(operation)):
             answer = await cast.ask(operation, token=cast.foreign.token, known=True)
-            assert seen(answer) is expected(guard, Kind.USER, super_admin=True), answer.text
+            assert seen(answer) is expected(guard, PrincipalKind.USER, super_admin=True), (
+                answer.text
+            )
             if operation.path in WITHOUT_DATA:
                 assert answer.json()["data"] == {}
             elif (
-                "{" in operation.path and guard.kind is Kind.USER and operation.path not in OF_EACH
+                "{" in operation.path
+                and guard.kind is PrincipalKind.USER
+                and operation.path not in OF_EACH
             ):
                 assert answer.status_code == 404, answer.text
 
@@ -198,9 +205,9 @@ async def _check_socket(cast: Cast, operation: GuardedOperation, guard: Guard) -
     callers = (
         ("", Seen.FORBIDDEN),
         ("no-such-token", Seen.FORBIDDEN),
-        (cast.api.token, expected(guard, Kind.APPLICATION)),
-        (cast.powerless.token, expected(guard, Kind.USER)),
-        (cast.admin.token, expected(guard, Kind.USER, super_admin=True)),
+        (cast.api.token, expected(guard, PrincipalKind.APPLICATION)),
+        (cast.powerless.token, expected(guard, PrincipalKind.USER)),
+        (cast.admin.token, expected(guard, PrincipalKind.USER, super_admin=True)),
     )
     async with aiohttp.ClientSession(str(cast.api.http.base_url)) as session:
         for token, due in callers:

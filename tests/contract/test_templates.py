@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from libs.common.contracts.limits import LARGEST_LIBRARY
+from libs.common.contracts.limits import MAX_LIBRARY_BYTES
 from libs.common.things import DIRECT_INTEGRATION
 from tests.contract.client import Api, new_sn
 from tests.contract.console import Console, console_accepted, console_refused, new_name
@@ -160,7 +160,7 @@ async def test_a_zip_is_bounded_and_never_shown(empty: Console) -> None:
     answer = await empty.http.put(announced["upload_url"], content=b"id: am102")
     console_refused(answer, 415, "blueprint_library_resources_fetch_failed")
     announced = await empty.done("POST", "/resource/upload-config", {"file_name": "acme.zip"})
-    large = b"PK\x03\x04" + bytes(LARGEST_LIBRARY)
+    large = b"PK\x03\x04" + bytes(MAX_LIBRARY_BYTES)
     answer = await empty.http.put(announced["upload_url"], content=large)
     assert (answer.status_code, answer.json()["error_code"]) == (413, "data_too_large")
     answer = await empty.http.get(await upload(empty, b"PK\x03\x04"))

@@ -13,7 +13,7 @@ import pytest
 
 from libs.common.bus import Bus
 from libs.common.clock import now_ms
-from libs.common.identity import HeaderSigner, Kind, Principal, generate_keys
+from libs.common.identity import HeaderSigner, Principal, PrincipalKind, generate_keys
 from libs.common.store.mongo import Mongo
 from tests.console import Grants, User
 from tests.faults.replica import Replica
@@ -68,7 +68,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         await replicas[0].start()
         await replicas[1].start()
         principal = Principal(
-            kind=Kind.USER, tenant="default", subject="1", name="u", super_admin=True
+            kind=PrincipalKind.USER, tenant="default", subject="1", name="u", super_admin=True
         )
         url = f"http://127.0.0.1:{replicas[0].port}"
         async with Grants(bus) as grants, httpx.AsyncClient(base_url=url, timeout=30) as http:

@@ -18,9 +18,9 @@ from nats.micro.service import EndpointConfig, Service, ServiceConfig
 from opentelemetry.trace import SpanKind
 
 from libs.common.bus.connection import Bus
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.errors import (
-    BY_STATUS,
+    ERRORS_BY_STATUS,
     ThingwayError,
     TooLarge,
     TooManyRequests,
@@ -30,7 +30,7 @@ from libs.common.errors import (
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.store.mongo import StoreUnavailable, WriteNotAcknowledged
 from libs.common.store.redis import RedisConnectionError, RedisTimeoutError
-from libs.common.telemetry.logs import line_name, name_lines
+from libs.common.telemetry.logs import add_log_fields, get_log_field
 from libs.common.telemetry.tracing import continue_trace, read_trace, trace_header
 from libs.common.version import VERSION
 
@@ -125,7 +125,7 @@ class RpcServer:
             caller = message.subject.rpartition(".")[2]
             try:
                 decoded = _decode(message, request)
-            except INVALID_JSON as error:
+            except JSON_ERRORS as error:
                 await message.respond_error("400", str(error)[:MAX_ERROR_LENGTH])
                 return
             try:
@@ -162,7 +162,7 @@ class RpcServer:
         async def answer(message: Request, tenant: str, arrived: float) -> None:
             headers = message.headers or {}
             names = {"tenant": tenant, "requestId": headers.get(REQUEST_ID_HEADER)}
-            name_lines(**{name: value for name, value in names.items() if value})
+            add_log_fields(**{name: value for name, value in names.items() if value})
             try:
                 if time.monotonic() - arrived > float(headers.get(CALL_TIMEOUT_HEADER, "inf")):
                     log.warning("%s: the client gave up before its turn", message.subject)
@@ -211,9 +211,9 @@ class RpcClient:
     ) -> A:
         """Call `subject`; raise the error of the service, `Unavailable` or `UpstreamFailed`."""
         headers = {**trace_header(), CALL_TIMEOUT_HEADER: f"{timeout:g}"}
-        if request_id := line_name("requestId"):
+        if request_id := get_log_field("requestId"):
             headers[REQUEST_ID_HEADER] = request_id
-        if tenant := getattr(request, "tenant", None) or line_name("tenant"):
+        if tenant := getattr(request, "tenant", None) or get_log_field("tenant"):
             headers[TENANT_HEADER] = tenant
         try:
             raw = isinstance(request, RawRequest)
@@ -235,7 +235,7 @@ class RpcClient:
             )
         try:
             return msgspec.json.decode(message.data, type=answer)
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             raise UpstreamFailed(f"{subject} sent an invalid answer: {error}") from error
 
 
@@ -260,5 +260,5 @@ def remote_error(status: int, code: str, text: str) -> ThingwayError:
         return Unavailable(text)
     if status == TooManyRequests.status:
         return TooManyRequests(text, retry_after=1.0)
-    kind = BY_STATUS.get(status, ThingwayError)
+    kind = ERRORS_BY_STATUS.get(status, ThingwayError)
     return kind(text, code=code or kind.code)

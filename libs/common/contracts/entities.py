@@ -12,7 +12,7 @@ from libs.common.things import AccessMod, EntityType, ValueType
 
 RESOLVE_ENTITIES = "rpc.device.resolve_entities"
 
-MAX_KEYS = 10_000
+MAX_RESOLVED_KEYS = 10_000
 """Maximum number of keys and ids of a request."""
 
 

@@ -12,13 +12,13 @@ from libs.common.contracts.integrations import DeviceRef, IdentifierText, Tenant
 
 MAX_FRAMES = 500
 """Maximum frames of one call."""
-LARGEST_FRAME = 255
+MAX_FRAME_BYTES = 255
 """Maximum bytes of a LoRaWAN payload."""
 MAX_GATEWAYS = 16
 """Maximum gateways that are stored per frame, those with the strongest reception."""
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=223)]
-Payload = Annotated[bytes, msgspec.Meta(max_length=LARGEST_FRAME)]
+Payload = Annotated[bytes, msgspec.Meta(max_length=MAX_FRAME_BYTES)]
 """Base64 in JSON."""
 Counter = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 Name = Annotated[str, msgspec.Meta(max_length=128)]
@@ -135,7 +135,7 @@ class SendLinkState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=
     """dB by which the last request exceeded the demodulation floor."""
 
 
-LARGEST_HOOK = 64 * 1024
+MAX_HOOK_BYTES = 64 * 1024
 """Bytes of a webhook request: an uplink that many gateways received has about 10,000.
 
 The integration gets the request unchanged: `rpc.integration.{integration}.hook` is a `RawRequest`.

@@ -14,20 +14,20 @@ import msgspec
 from libs.common.tsl import TslDocument, parse_document
 
 GET_INTEGRATIONS = "rpc.management.get_integrations"
-LEASE_SECONDS = 15.0
+ANNOUNCEMENT_LIFETIME_SECONDS = 15.0
 """Seconds after its last announcement for which an integration counts as running."""
-ANNOUNCE_EVERY = 5.0
+ANNOUNCE_INTERVAL_SECONDS = 5.0
 """Seconds between announcements."""
 
-LOGIN_PREFIX = "integration."
+INTEGRATION_USER_PREFIX = "integration."
 """Prefix of the NATS user of an external integration, before its id."""
-BUILT_IN = (
+BUILT_IN_IDS = (
     *("system", "direct", "simulator", "openapi-client"),
     *("chirpstack", "tts", "milesight", "webhook"),
 )
 """Integrations that run inside `management`; external ones may not use their ids."""
 
-NOT_SET = "entity_value_null"
+MISSING_SETTING_CODE = "entity_value_null"
 """Code of the `InvalidInput` with which an integration reports a missing setting or input."""
 
 IntegrationId = Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9-]{0,62}$")]
@@ -39,10 +39,12 @@ IdentifierText = Annotated[
 ]
 """Identifies a device within its integration; it is also its SN."""
 
-Operation = Literal["add_device", "delete_device", "call", "updated", "command", "downlink"]
+IntegrationOperation = Literal[
+    "add_device", "delete_device", "call", "updated", "command", "downlink"
+]
 
 
-def operation_subject(integration: str, operation: Operation) -> str:
+def operation_subject(integration: str, operation: IntegrationOperation) -> str:
     """Return the subject of an operation of an integration."""
     return f"rpc.integration.{integration}.{operation}"
 
@@ -303,7 +305,7 @@ EXTERNAL_OPERATIONS: tuple[DeviceOperation, ...] = (
 
 def integration_user(integration: str) -> str:
     """Return the NATS user of an external integration; the dot distinguishes it from any SN."""
-    return f"{LOGIN_PREFIX}{integration}"
+    return f"{INTEGRATION_USER_PREFIX}{integration}"
 
 
 def device_subject(integration: str, operation: DeviceOperation) -> str:

@@ -10,74 +10,74 @@ from typing import Annotated, Any
 import msgspec
 
 GET_LIMITS = "rpc.auth.get_limits"
-LARGEST_FILE = 10 * 1024**2
+MAX_PICTURE_BYTES = 10 * 1024**2
 """Maximum bytes of an uploaded picture."""
-LARGEST_LIBRARY = 5 * 1024**2
+MAX_LIBRARY_BYTES = 5 * 1024**2
 """Maximum bytes of an uploaded ZIP of device templates."""
 
-Limit = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+LimitValue = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """The limits of a tenant; `each_…` limits a single principal."""
 
-    requests: Limit = 1024
+    requests: LimitValue = 1024
     """Concurrent HTTP requests, without long polls."""
-    each_requests: Limit = 256
-    polls: Limit = 20_000
+    each_requests: LimitValue = 256
+    polls: LimitValue = 20_000
     """HTTP requests that wait for commands (`?wait=`)."""
-    each_polls: Limit = 4
-    websockets: Limit = 5_000
-    each_websockets: Limit = 100
-    websocket_keys: Limit = 1_000_000
+    each_polls: LimitValue = 4
+    websockets: LimitValue = 5_000
+    each_websockets: LimitValue = 100
+    websocket_keys: LimitValue = 1_000_000
     """Entity keys that open WebSockets subscribe to, counted per socket."""
-    each_websocket_keys: Limit = 100_000
-    connections: Limit = 1_000_000
+    each_websocket_keys: LimitValue = 100_000
+    connections: LimitValue = 1_000_000
     """Open MQTT and NATS connections."""
-    each_connections: Limit = 16
-    messages: Limit = 50_000
+    each_connections: LimitValue = 16
+    messages: LimitValue = 50_000
     """Reports, events and replies of its devices per second, over every protocol."""
-    each_messages: Limit = 1_000
+    each_messages: LimitValue = 1_000
     """Messages of one device per second; a burst may have ten times as many."""
-    message_bytes: Limit = 64 * 1024**2
+    message_bytes: LimitValue = 64 * 1024**2
     """Bytes of the messages of its devices per second."""
-    each_message_bytes: Limit = 4 * 1024**2
-    event_bytes: Limit = 1024**4
+    each_message_bytes: LimitValue = 4 * 1024**2
+    event_bytes: LimitValue = 1024**4
     """Bytes of the messages of its devices per day, because each becomes an event on `EVENTS`."""
-    retained_event_bytes: Limit = 8 * 1024**3
+    retained_event_bytes: LimitValue = 8 * 1024**3
     """Bytes of events that `EVENTS` retains; fewer while tenants together fill the stream."""
-    dead_bytes: Limit = 16 * 1024**2
+    dead_bytes: LimitValue = 16 * 1024**2
     """Bytes of rejected messages in `DEAD` per day; the rest is only counted."""
-    paths: Limit = 500
+    paths: LimitValue = 500
     """Property paths of one device of the product `generic` that get an entity."""
-    flows: Limit = 10_000
-    key_flows: Limit = 1_000
+    flows: LimitValue = 10_000
+    key_flows: LimitValue = 1_000
     """Flows that listen to the same entity key."""
-    runs: Limit = 64
+    runs: LimitValue = 64
     """Concurrent runs of flows."""
-    each_runs: Limit = 32
+    each_runs: LimitValue = 32
     """Concurrent runs of one flow."""
-    waiting_runs: Limit = 10_000
+    waiting_runs: LimitValue = 10_000
     """Runs of flows that wait for their turn."""
-    each_waiting_runs: Limit = 2_000
-    history_days: Limit = 20_000
+    each_waiting_runs: LimitValue = 2_000
+    history_days: LimitValue = 20_000
     """Days for which history is kept, if the platform keeps it as long."""
-    history_rows: Limit = 10_000_000_000
+    history_rows: LimitValue = 10_000_000_000
     """Reports that history keeps."""
-    devices: Limit = 10_000_000
-    records: Limit = 100_000
+    devices: LimitValue = 10_000_000
+    records: LimitValue = 100_000
     """Records of each kind that users and applications create: products, RPS records, custom
     entities, dashboards, resources, alarm rules, menus."""
-    resource_bytes: Limit = 1024**3
+    resource_bytes: LimitValue = 1024**3
     """Bytes of the files that users uploaded."""
-    device_rules: Limit = 100
+    device_rules: LimitValue = 100
     """Alarm rules of a device, in addition to those of its product."""
-    product_rules: Limit = 100
+    product_rules: LimitValue = 100
     """Alarm rules of a product."""
-    users: Limit = 10_000
-    roles: Limit = 1_000
-    applications: Limit = 1_000
-    consumers: Limit = 1_000
+    users: LimitValue = 10_000
+    roles: LimitValue = 1_000
+    applications: LimitValue = 1_000
+    consumers: LimitValue = 1_000
     """Durable consumers of events: one for each application that may read events."""
 
 

@@ -7,7 +7,7 @@ login; Redis stores only its SHA-256 with the user.
 import msgspec
 
 HAS_LIVE_PAGES = "rpc.auth.has_live_pages"
-WS_PATH = "/mqtt"
+MQTT_WEBSOCKET_PATH = "/mqtt"
 """The path of MQTT over WebSocket on the gateway's port."""
 
 
@@ -23,7 +23,7 @@ class LivePages(msgspec.Struct):
     any: bool
 
 
-def live_user(user_id: int) -> str:
+def live_mqtt_user(user_id: int) -> str:
     """Return the MQTT user name of a user, which has no special characters of topics."""
     return f"user-{user_id}"
 
@@ -36,12 +36,12 @@ def live_topic(username: str) -> str:
 MQTT_LOGIN = "rpc.workflow.mqtt_login"
 CLOSE_MQTT_CLIENTS = "rpc.auth.close_mqtt_clients"
 
-LOGIN_PREFIX = "flows."
+CLIENT_USER_PREFIX = "flows."
 
 
 def mqtt_client_user(access_key: str) -> str:
     """Return the NATS user of an MQTT client; the dot distinguishes it from any SN."""
-    return f"{LOGIN_PREFIX}{access_key}"
+    return f"{CLIENT_USER_PREFIX}{access_key}"
 
 
 class MqttLogin(msgspec.Struct, rename="camel"):

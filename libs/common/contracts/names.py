@@ -11,10 +11,10 @@ DEVICE_COUNTS = "rpc.device.count_devices"
 DESCRIBE_GROUPS = "rpc.device.describe_groups"
 DESCRIBE_INTEGRATIONS = "rpc.management.describe_integrations"
 DESCRIBE_DASHBOARDS = "rpc.management.describe_dashboards"
-CANVAS_OF_DEVICE = "rpc.management.canvas_of_device"
+GET_DEVICE_CANVAS = "rpc.management.canvas_of_device"
 DESCRIBE_FLOWS = "rpc.workflow.describe_flows"
 
-MAX_DEVICES = 500
+MAX_DESCRIBED_DEVICES = 500
 """Maximum number of devices in an answer, so that it fits into a message with any names."""
 HIDDEN_INTEGRATION = "system"
 """Owner of custom entities and of flows' services; not shown in lists of roles."""
@@ -34,8 +34,8 @@ class DescribeDevices(msgspec.Struct, rename="camel"):
     keyword_integrations: list[str] = []
     """Integrations whose names match the keyword: all their devices match too."""
     skip: int = 0
-    limit: int = MAX_DEVICES
-    """At most `MAX_DEVICES`; the caller requests further pages."""
+    limit: int = MAX_DESCRIBED_DEVICES
+    """At most `MAX_DESCRIBED_DEVICES`; the caller requests further pages."""
     counted: bool = True
     """Whether to count all matching devices."""
     order: list[tuple[str, int]] = []
@@ -168,7 +168,7 @@ class DescribedFlows(msgspec.Struct):
 
 
 READ_RESOURCE = "rpc.management.read_resource"
-PART_BYTES = 512 * 1024
+FILE_PART_BYTES = 512 * 1024
 """Bytes of a part, which fits into a message."""
 
 

@@ -12,8 +12,8 @@ from litestar.types import ExceptionHandlersMap
 from libs.common.decoding import InputFault, parse_validation_error
 from libs.common.envelope import OPEN_API_PREFIXES, encode_error, error_headers
 from libs.common.errors import (
-    BY_STATUS,
-    OUR_FAULT,
+    ERRORS_BY_STATUS,
+    INTERNAL_ERROR_MESSAGE,
     InvalidInput,
     MalformedRequest,
     MethodNotAllowed,
@@ -76,8 +76,8 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
             return MalformedRequest(error.detail)
         case HTTPException(status_code=413):
             return TooLarge("the body is larger than the limit")
-        case HTTPException() if error.status_code in BY_STATUS:
-            return BY_STATUS[error.status_code](error.detail)
+        case HTTPException() if error.status_code in ERRORS_BY_STATUS:
+            return ERRORS_BY_STATUS[error.status_code](error.detail)
         case msgspec.ValidationError():
             fault = parse_validation_error(str(error))
             return InvalidInput(fault.reason, field=fault.place or None)
@@ -96,7 +96,7 @@ def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noq
             log.warning("a database does not answer: %r", error)
             return Unavailable("a database does not answer at the moment")
         case _:
-            return ThingwayError(OUR_FAULT)
+            return ThingwayError(INTERNAL_ERROR_MESSAGE)
 
 
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -16,13 +16,13 @@ from litestar.routes import HTTPRoute
 
 from libs.common.errors import Forbidden
 from libs.common.http.request import get_principal
-from libs.common.identity.functions import COMMANDERS, Function
-from libs.common.identity.principal import Kind
+from libs.common.identity.functions import COMMAND_FUNCTIONS, Function
+from libs.common.identity.principal import PrincipalKind
 
 _WRONG_KIND = {
-    Kind.APPLICATION: "this operation is for applications",
-    Kind.DEVICE: "this operation is for devices",
-    Kind.USER: "this operation is for users",
+    PrincipalKind.APPLICATION: "this operation is for applications",
+    PrincipalKind.DEVICE: "this operation is for devices",
+    PrincipalKind.USER: "this operation is for users",
 }
 
 
@@ -30,7 +30,7 @@ _WRONG_KIND = {
 class Guard:
     """Permits callers of one kind; of users, those with any of `functions`."""
 
-    kind: Kind
+    kind: PrincipalKind
     functions: frozenset[Function] = field(default_factory=frozenset)
     """Empty permits all users."""
     super_admin: bool = False
@@ -54,20 +54,20 @@ class Guard:
             raise Forbidden("the user does not have permission")
 
 
-applications = Guard(Kind.APPLICATION)
-devices = Guard(Kind.DEVICE)
-users = Guard(Kind.USER)
+applications = Guard(PrincipalKind.APPLICATION)
+devices = Guard(PrincipalKind.DEVICE)
+users = Guard(PrincipalKind.USER)
 """Any logged-in user."""
-super_admins = Guard(Kind.USER, super_admin=True)
+super_admins = Guard(PrincipalKind.USER, super_admin=True)
 
 
-commanding_users = Guard(Kind.USER, COMMANDERS, commands=True)
+commanding_users = Guard(PrincipalKind.USER, COMMAND_FUNCTIONS, commands=True)
 """Users who may set values and call services (decision 0048)."""
 
 
 def allow_holders(*functions: Function) -> Guard:
     """Return a guard for users with any of `functions`, and super-admins."""
-    return Guard(Kind.USER, frozenset(functions))
+    return Guard(PrincipalKind.USER, frozenset(functions))
 
 
 WEBSOCKET = "WEBSOCKET"

@@ -27,8 +27,8 @@ from libs.common.http.request import (
 from libs.common.http.streaming import PIECE_BYTES
 from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Principal
 from libs.common.scheduling import Caps, FairScheduler, LaneFull
-from libs.common.telemetry.logs import name_lines
-from libs.common.telemetry.tracing import TRACE, continue_trace
+from libs.common.telemetry.logs import add_log_fields
+from libs.common.telemetry.tracing import TRACE_HEADER, continue_trace
 
 CONCURRENT_REQUESTS, CONCURRENT_REQUESTS_PER_PRINCIPAL = 24, 8
 """Concurrent requests of a process and of a principal. A single tenant gets half of them, so that
@@ -178,7 +178,7 @@ class RequestContext:
                     await _reject(error, scope, send)
                 return
             extra[PRINCIPAL_KEY] = caller
-            name_lines(tenant=caller.tenant)
+            add_log_fields(tenant=caller.tenant)
         await self._serve_traced(scope, receive, send, headers)
 
     def _is_public_path(self, path: str) -> bool:
@@ -187,7 +187,7 @@ class RequestContext:
     async def _serve_traced(
         self, scope: Scope, receive: Receive, send: Send, headers: dict[bytes, bytes]
     ) -> None:
-        parent = headers.get(TRACE.encode())
+        parent = headers.get(TRACE_HEADER.encode())
         if parent is None:
             await self._serve(scope, receive, send)
             return

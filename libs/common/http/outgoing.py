@@ -18,7 +18,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.resolver import DefaultResolver
 
 from libs.common.errors import InvalidInput
-from libs.common.identity.networks import is_inside, normalize_network
+from libs.common.identity.networks import is_in_networks, normalize_network
 from libs.common.settings import SettingsInvalid
 
 _NAT64 = ip_network("64:ff9b::/96")
@@ -57,13 +57,13 @@ def parse_networks(text: str) -> tuple[str, ...]:
 def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
     """Return whether an address is allowed: listed, or public without the entry `only`."""
     networks = tuple(entry for entry in allowed if entry != ONLY_LISTED_NETWORKS)
-    if is_inside(address, networks):
+    if is_in_networks(address, networks):
         return True
     try:
         parsed = _unwrap_address(ip_address(address.partition("%")[0]))
     except ValueError:
         return False
-    return is_inside(str(parsed), networks) or (
+    return is_in_networks(str(parsed), networks) or (
         ONLY_LISTED_NETWORKS not in allowed and _is_public(parsed)
     )
 
@@ -71,7 +71,11 @@ def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
 def _is_public(address: IPv4Address | IPv6Address) -> bool:
     if isinstance(address, IPv6Address) and address not in _GLOBAL_UNICAST:
         return False
-    return address.is_global and not address.is_multicast and not is_inside(str(address), _RESERVED)
+    return (
+        address.is_global
+        and not address.is_multicast
+        and not is_in_networks(str(address), _RESERVED)
+    )
 
 
 def _unwrap_address(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import HeaderTooLarge, MalformedRequest, ThingwayError
 from libs.common.http.request import log_rejection, new_request_id
-from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.logs import add_log_fields
 
 MAX_HEAD_BYTES = 64 * 1024
 """Maximum bytes of the request line and header fields together, or of trailers and other data
@@ -59,7 +59,7 @@ def encode_response(
 
 
 def _log(error: ThingwayError, request_id: str) -> None:
-    name_lines(requestId=request_id)
+    add_log_fields(requestId=request_id)
     log_rejection(error, "", "connection")
 
 

@@ -18,7 +18,7 @@ from litestar.types import HTTPScope, Scope
 from libs.common.envelope import Success
 from libs.common.errors import ThingwayError, Unauthenticated
 from libs.common.identity import Caller, Principal
-from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.logs import add_log_fields
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def assign_request_id(scope: Scope) -> str:
     extra: dict[str, Any] = scope  # type: ignore[assignment]
     request_id: str = extra.get(REQUEST_ID_KEY, "") or _sent_id(scope) or new_request_id()
     extra[REQUEST_ID_KEY] = request_id
-    name_lines(requestId=request_id)
+    add_log_fields(requestId=request_id)
     return request_id
 
 

@@ -19,7 +19,7 @@ import uvicorn
 import uvloop
 
 from libs.common.http.protocol import BoundedProtocol
-from libs.common.settings import ServiceSettings, SettingsInvalid, load
+from libs.common.settings import ServiceSettings, SettingsInvalid, load_settings
 from libs.common.store.migrations import DatabaseTooNew
 from libs.common.telemetry.logs import log_to_stderr
 from libs.common.tls import ServerTls, observe_expiry
@@ -159,7 +159,7 @@ def run_service(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> Non
     logged, in the format of the settings.
     """
     try:
-        settings = load(ServiceSettings)
+        settings = load_settings(ServiceSettings)
         log_to_stderr(settings.log_level, settings.log_format, name)
         _raise_open_files()
         uvloop.run(main())

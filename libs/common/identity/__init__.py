@@ -12,17 +12,23 @@ from libs.common.identity.header import (
     HeaderVerifier,
     generate_keys,
 )
-from libs.common.identity.principal import OWN_CONSOLE, PLATFORM, Caller, Kind, Principal
+from libs.common.identity.principal import (
+    OWN_CONSOLE_CLIENT_ID,
+    PLATFORM_USER_ID,
+    Caller,
+    Principal,
+    PrincipalKind,
+)
 
 __all__ = [
-    "OWN_CONSOLE",
-    "PLATFORM",
+    "OWN_CONSOLE_CLIENT_ID",
+    "PLATFORM_USER_ID",
     "PRINCIPAL_HEADER",
     "TOKEN_HEADER",
     "Caller",
     "HeaderSigner",
     "HeaderVerifier",
-    "Kind",
     "Principal",
+    "PrincipalKind",
     "generate_keys",
 ]

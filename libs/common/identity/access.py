@@ -13,7 +13,7 @@ import msgspec
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.access import GET_ACCESS, Access, UserRef
-from libs.common.identity.principal import Kind, Principal
+from libs.common.identity.principal import Principal, PrincipalKind
 from libs.common.lru_cache import LruCache
 from libs.common.store.redis import Redis
 
@@ -61,11 +61,11 @@ class VersionedCache(Generic[V]):
         return answer
 
 
-CACHE_SIZE = 10_000
+MAX_CACHED_USERS = 10_000
 """Users whose permissions a process caches."""
 
 
-def access_key(tenant: str) -> str:
+def access_version_key(tenant: str) -> str:
     """Return the Redis key of the version of a tenant's access."""
     return f"tw:access:{tenant}"
 
@@ -79,14 +79,14 @@ class AccessVersions:
 
     async def raise_to(self, tenant: str, version: int) -> None:
         """Raise the version to at least `version`; may be repeated."""
-        await self._raise(keys=[access_key(tenant)], args=[version])
+        await self._raise(keys=[access_version_key(tenant)], args=[version])
 
 
 class AccessReader:
     """Adds permissions to principals of users; used by the gateway."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._cache = VersionedCache(rpc, GET_ACCESS, Access, CACHE_SIZE)
+        self._cache = VersionedCache(rpc, GET_ACCESS, Access, MAX_CACHED_USERS)
 
     async def add_access(self, principal: Principal) -> Principal:
         """Return a user with the permissions of version `principal.access`; others unchanged.
@@ -95,7 +95,7 @@ class AccessReader:
         `Unauthenticated` if the user is deleted or disabled, `Unavailable` without an answer of
         `auth`.
         """
-        if principal.kind is not Kind.USER:
+        if principal.kind is not PrincipalKind.USER:
             return principal
         access = await self._cache.get(principal)
         return msgspec.structs.replace(

@@ -29,15 +29,15 @@ from libs.common.contracts.auth import (
     LoginProtocol,
 )
 from libs.common.errors import Unauthenticated
-from libs.common.identity.principal import Kind, Principal
+from libs.common.identity.principal import Principal, PrincipalKind
 from libs.common.scheduling import FairQueue
 from libs.common.store.redis import Redis, RedisError, RequestBatcher
 from libs.common.tls import PeerCertificate
 
 log = logging.getLogger(__name__)
 
-CHECK = "rpc.auth.check_device"
-CHECK_CERTIFICATE = "rpc.auth.check_device_certificate"
+CHECK_KEY_SUBJECT = "rpc.auth.check_device"
+CHECK_CERTIFICATE_SUBJECT = "rpc.auth.check_device_certificate"
 
 
 class DeviceKeyCopy(msgspec.Struct, frozen=True, rename="camel"):
@@ -65,14 +65,14 @@ def device_key_hash(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()
 
 
-def device_copy_key(sn: str) -> str:
+def device_credentials_key(sn: str) -> str:
     """Return the Redis key of a device's credentials."""
     return f"tw:device:{sn.upper()}"
 
 
 def device_principal(sn: str, tenant: str) -> Principal:
     """Return the principal of a device."""
-    return Principal(kind=Kind.DEVICE, tenant=tenant, subject=sn)
+    return Principal(kind=PrincipalKind.DEVICE, tenant=tenant, subject=sn)
 
 
 OnRejectedLogin = Callable[[DeviceKeyCopy, LoginFault], None]
@@ -104,7 +104,7 @@ class DeviceKeyReader:
         """
         copy = await self._copy(sn)
         if copy is None:
-            return await self._request(CHECK, DeviceLogin(sn, key))
+            return await self._request(CHECK_KEY_SUBJECT, DeviceLogin(sn, key))
         return self._admit(copy, "KEY", right=copy.matches_key(key))
 
     async def authenticate_certificate(self, certificate: PeerCertificate) -> Principal | None:
@@ -115,7 +115,9 @@ class DeviceKeyReader:
         """
         copy = await self._copy(certificate.subject)
         if copy is None:
-            return await self._request(CHECK_CERTIFICATE, DeviceCertificateRef(*certificate))
+            return await self._request(
+                CHECK_CERTIFICATE_SUBJECT, DeviceCertificateRef(*certificate)
+            )
         return self._admit(copy, "CERTIFICATE", right=copy.matches_certificate(certificate))
 
     def _admit(self, copy: DeviceKeyCopy, wrong: LoginFault, *, right: bool) -> Principal | None:
@@ -125,7 +127,7 @@ class DeviceKeyReader:
         return None
 
     async def _copy(self, sn: str) -> DeviceKeyCopy | None:
-        raw = await self._copies.answer(device_copy_key(sn))
+        raw = await self._copies.answer(device_credentials_key(sn))
         return None if raw is None else self._decoder.decode(raw)
 
     async def _request(self, subject: str, login: Any) -> Principal | None:
@@ -136,15 +138,15 @@ class DeviceKeyReader:
         return device_principal(identity.sn, identity.tenant)
 
 
-WRITE_PERIOD = 5.0
+WRITE_PERIOD_SECONDS = 5.0
 """Seconds between two writes."""
-MAX_DEVICES = 200
+MAX_DEVICES_PER_WRITE = 200
 """Maximum devices of a write; tenants take turns."""
 MAX_WAITING_PER_TENANT = 50
 """Waiting devices per tenant; further rejected logins are not recorded."""
 MAX_KEY_BYTES = 1024
 """Maximum bytes of a key."""
-RECORD_SECONDS = 7 * 86_400
+RETENTION_SECONDS = 7 * 86_400
 """Seconds for which a record is kept."""
 
 
@@ -175,7 +177,7 @@ class RejectedLogins:
 
     def record(self, device: DeviceKeyCopy, wrong: LoginFault, over: LoginProtocol) -> None:
         """Record that a login of an existing device was rejected; does not block."""
-        key = _key(device.sn)
+        key = _rejected_login_key(device.sn)
         if key in self._waiting or self._queue.put(device.tenant, key, size=len(key)):
             self._waiting[key] = RejectedLogin(
                 device.device_id, device.tenant, now_ms(), over, wrong
@@ -184,27 +186,31 @@ class RejectedLogins:
     async def run(self) -> None:
         """Write waiting records, for ever."""
         while True:
-            keys = await self._queue.pop_batch(MAX_DEVICES, MAX_DEVICES * MAX_KEY_BYTES)
+            keys = await self._queue.pop_batch(
+                MAX_DEVICES_PER_WRITE, MAX_DEVICES_PER_WRITE * MAX_KEY_BYTES
+            )
             try:
                 await self._write(keys)
             except (RedisError, OSError) as error:
                 log.warning("rejected logins of devices cannot be recorded: %s", error)
-            await asyncio.sleep(WRITE_PERIOD)
+            await asyncio.sleep(WRITE_PERIOD_SECONDS)
 
     async def write(self) -> None:
         """Write waiting records; raises errors of Redis, after which the records are lost."""
-        await self._write(self._queue.pop_waiting(MAX_DEVICES, MAX_DEVICES * MAX_KEY_BYTES))
+        await self._write(
+            self._queue.pop_waiting(MAX_DEVICES_PER_WRITE, MAX_DEVICES_PER_WRITE * MAX_KEY_BYTES)
+        )
 
     async def _write(self, keys: Iterable[tuple[str, str]]) -> None:
         waiting = {key: self._waiting.pop(key) for _, key in keys}
         async with self._redis.pipeline(transaction=False) as pipe:
             for key, login in waiting.items():
-                pipe.set(key, msgspec.json.encode(login), ex=RECORD_SECONDS)
+                pipe.set(key, msgspec.json.encode(login), ex=RETENTION_SECONDS)
             await pipe.execute()
 
     async def last(self, sn: str, device_id: int, tenant: str) -> RejectedLogin | None:
         """Return the last rejected login of this device; None without a recent one."""
-        raw = await self._redis.get(_key(sn))
+        raw = await self._redis.get(_rejected_login_key(sn))
         if raw is None:
             return None
         rejected_login = msgspec.json.decode(raw, type=RejectedLogin)
@@ -215,5 +221,5 @@ class RejectedLogins:
         )
 
 
-def _key(sn: str) -> str:
+def _rejected_login_key(sn: str) -> str:
     return f"tw:refused-login:{sn.upper()}"

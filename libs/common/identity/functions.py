@@ -39,7 +39,7 @@ class Function(StrEnum):
     INTEGRATION_VIEW = "integration.view"
 
 
-COMMANDERS = frozenset(
+COMMAND_FUNCTIONS = frozenset(
     {
         Function.ENTITY_DATA_EDIT,
         Function.DEVICE_EDIT,
@@ -48,7 +48,7 @@ COMMANDERS = frozenset(
     }
 )
 """Each of these functions permits to set values and call services (decision 0048)."""
-COMMANDING_VIEWERS = frozenset(
+VIEWER_COMMAND_FUNCTIONS = frozenset(
     {
         Function.DASHBOARD_VIEW,
         Function.DEVICE_VIEW,

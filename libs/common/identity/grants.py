@@ -19,15 +19,15 @@ from libs.common.contracts.auth import Done
 from libs.common.contracts.entities import ResolvedEntity
 from libs.common.errors import Forbidden, ThingwayError
 from libs.common.identity.access import VersionedCache
-from libs.common.identity.principal import Kind, Principal
+from libs.common.identity.principal import Principal, PrincipalKind
 from libs.common.things import SYSTEM_INTEGRATION
 
 log = logging.getLogger(__name__)
 
-CACHE_SIZE = 1000
+MAX_CACHED_USERS = 1000
 """Users whose grants a process caches."""
 
-_NOTHING = GrantedResources(version=0)
+_NO_RESOURCES = GrantedResources(version=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Grants:
         return self.everything or workflow_id in self.resources.workflows
 
 
-SUPER_ADMIN_GRANTS = Grants(everything=True, resources=_NOTHING)
+SUPER_ADMIN_GRANTS = Grants(everything=True, resources=_NO_RESOURCES)
 """The grants of a super-admin."""
 
 
@@ -99,7 +99,7 @@ class GrantReader:
     """Reads the grants of users; one instance per process."""
 
     def __init__(self, rpc: RpcClient) -> None:
-        self._cache = VersionedCache(rpc, GET_GRANTS, GrantedResources, CACHE_SIZE)
+        self._cache = VersionedCache(rpc, GET_GRANTS, GrantedResources, MAX_CACHED_USERS)
 
     async def read(self, principal: Principal) -> Grants:
         """Return the grants of a user, not older than `principal.access`.
@@ -107,14 +107,14 @@ class GrantReader:
         Raises `Forbidden` for callers that are not users, `Unauthenticated` if the user is deleted,
         `Unavailable` if `auth` is needed and does not answer.
         """
-        if principal.kind is not Kind.USER:
+        if principal.kind is not PrincipalKind.USER:
             raise Forbidden("this operation is for users")
         if principal.super_admin:
             return SUPER_ADMIN_GRANTS
         return Grants(everything=False, resources=await self._cache.get(principal))
 
 
-class Sharing:
+class ResourceTypeGrants:
     """The grants of resources of one type, which users create."""
 
     def __init__(self, rpc: RpcClient, grants: GrantReader, kind: ResourceType) -> None:

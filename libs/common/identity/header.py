@@ -3,9 +3,9 @@
 With Ed25519, a service can verify the header but not create one. Signing and verifying cost 30-100
 µs; both sides therefore cache valid headers, and a request costs a dictionary look-up
 (docs/decisions/0004).
-A pass (`PassSigner`) proves that the gateway has verified the certificate of a device. A listener
-of nats-server requests a certificate from every client, or from none. Devices with a certificate
-therefore connect over TLS to the gateway, which replaces the device key by a pass
+A pass (`CertificatePassSigner`) proves that the gateway has verified the certificate of a device. A
+listener of nats-server requests a certificate from every client, or from none. Devices with a
+certificate therefore connect over TLS to the gateway, which replaces the device key by a pass
 (docs/decisions/0027). It is signed with the key of the principal header and expires after seconds.
 """
 
@@ -26,36 +26,36 @@ from libs.common.tls import PeerCertificate
 PRINCIPAL_HEADER = "x-thingway-principal"
 TOKEN_HEADER = "x-thingway-token"  # noqa: S105 - a header name
 """Sent with a WebSocket: the SHA-256 of the token, which locates its state in Redis."""
-LIFETIME_SECONDS = 30.0
+HEADER_LIFETIME_SECONDS = 30.0
 """Seconds for which a signed header is accepted."""
-REUSE_SECONDS = 10.0
+HEADER_REUSE_SECONDS = 10.0
 """Seconds for which the gateway reuses a signed header."""
-CACHE_SIZE = 10_000
+MAX_CACHED_HEADERS = 10_000
 """Maximum cached headers on either side."""
 
 
-class _Claims(msgspec.Struct, rename="camel"):
+class _HeaderClaims(msgspec.Struct, rename="camel"):
     principal: Principal
     expires: float
 
 
-def encode(raw: bytes) -> str:
+def encode_base64url(raw: bytes) -> str:
     """Return base64url without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def decode(text: str) -> bytes:
+def decode_base64url(text: str) -> bytes:
     """Return the bytes of base64url without padding; raise ValueError."""
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def decode_strictly(text: str) -> bytes:
-    """Return the bytes of `text`; raise `ValueError` unless `encode` reverses it.
+def decode_base64url_strictly(text: str) -> bytes:
+    """Return the bytes of `text`; raise `ValueError` unless `encode_base64url` reverses it.
 
     The decoder ignores invalid characters and surplus bits of the last character.
     """
-    raw = decode(text)
-    if encode(raw) != text:
+    raw = decode_base64url(text)
+    if encode_base64url(raw) != text:
         raise ValueError("not canonical base64url")
     return raw
 
@@ -66,16 +66,16 @@ def generate_keys() -> tuple[str, str]:
     raw_private = private.private_bytes(
         serialization.Encoding.Raw, serialization.PrivateFormat.Raw, serialization.NoEncryption()
     )
-    return encode(raw_private), encode(private.public_key().public_bytes_raw())
+    return encode_base64url(raw_private), encode_base64url(private.public_key().public_bytes_raw())
 
 
 class HeaderSigner:
     """Creates the header; only the gateway has the private key."""
 
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
-        self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
+        self._key = Ed25519PrivateKey.from_private_bytes(decode_base64url(private_key))
         self._clock = clock
-        self._signed: LruCache[Principal, tuple[float, str]] = LruCache(CACHE_SIZE)
+        self._signed: LruCache[Principal, tuple[float, str]] = LruCache(MAX_CACHED_HEADERS)
 
     def sign(self, principal: Principal) -> str:
         """Return the header value for `principal`, valid for at least 20 s."""
@@ -83,9 +83,9 @@ class HeaderSigner:
         cached = self._signed.get(principal)
         if cached and cached[0] > now:
             return cached[1]
-        payload = msgspec.json.encode(_Claims(principal, now + LIFETIME_SECONDS))
-        value = f"{encode(payload)}.{encode(self._key.sign(payload))}"
-        self._signed.put(principal, (now + REUSE_SECONDS, value))
+        payload = msgspec.json.encode(_HeaderClaims(principal, now + HEADER_LIFETIME_SECONDS))
+        value = f"{encode_base64url(payload)}.{encode_base64url(self._key.sign(payload))}"
+        self._signed.put(principal, (now + HEADER_REUSE_SECONDS, value))
         return value
 
 
@@ -93,9 +93,9 @@ class HeaderVerifier:
     """Verifies the header; every service behind the gateway has the public key."""
 
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
-        self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
+        self._key = Ed25519PublicKey.from_public_bytes(decode_base64url(public_key))
         self._clock = clock
-        self._verified: LruCache[str, _Claims] = LruCache(CACHE_SIZE)
+        self._verified: LruCache[str, _HeaderClaims] = LruCache(MAX_CACHED_HEADERS)
 
     def verify(self, value: str | None) -> Principal:
         """Return the principal of a header value; raise `Unauthenticated`."""
@@ -110,19 +110,19 @@ class HeaderVerifier:
             raise Unauthenticated("the principal header has expired")
         return claims.principal
 
-    def _check(self, value: str) -> _Claims:
+    def _check(self, value: str) -> _HeaderClaims:
         try:
-            payload, signature = (decode_strictly(part) for part in value.split("."))
+            payload, signature = (decode_base64url_strictly(part) for part in value.split("."))
             self._key.verify(signature, payload)
-            return msgspec.json.decode(payload, type=_Claims)
+            return msgspec.json.decode(payload, type=_HeaderClaims)
         except (ValueError, InvalidSignature, msgspec.DecodeError) as error:
             raise Unauthenticated("the principal header was not signed by the gateway") from error
 
 
-PASS_LIFETIME = 30.0
+PASS_LIFETIME_SECONDS = 30.0
 """Seconds for which a pass is accepted; nats-server waits five for a login."""
 _PREFIX = "certificate."
-_PURPOSE = b"thingway certificate pass\n"
+_PASS_PURPOSE = b"thingway certificate pass\n"
 """Prefix of the signed content, so that other content signed with the key is no pass."""
 
 
@@ -132,25 +132,26 @@ class _PassClaims(msgspec.Struct):
     expires: float
 
 
-class PassSigner:
+class CertificatePassSigner:
     """Creates passes; only the gateway has the private key."""
 
     def __init__(self, private_key: str, clock: Callable[[], float] = time.time) -> None:
-        self._key = Ed25519PrivateKey.from_private_bytes(decode(private_key))
+        self._key = Ed25519PrivateKey.from_private_bytes(decode_base64url(private_key))
         self._clock = clock
 
     def sign(self, certificate: PeerCertificate) -> str:
         """Return the password with which the device of `certificate` logs in."""
-        claims = _PassClaims(*certificate, self._clock() + PASS_LIFETIME)
+        claims = _PassClaims(*certificate, self._clock() + PASS_LIFETIME_SECONDS)
         payload = msgspec.json.encode(claims)
-        return f"{_PREFIX}{encode(payload)}.{encode(self._key.sign(_PURPOSE + payload))}"
+        signature = self._key.sign(_PASS_PURPOSE + payload)
+        return f"{_PREFIX}{encode_base64url(payload)}.{encode_base64url(signature)}"
 
 
-class PassVerifier:
+class CertificatePassVerifier:
     """Verifies passes."""
 
     def __init__(self, public_key: str, clock: Callable[[], float] = time.time) -> None:
-        self._key = Ed25519PublicKey.from_public_bytes(decode(public_key))
+        self._key = Ed25519PublicKey.from_public_bytes(decode_base64url(public_key))
         self._clock = clock
 
     def verify(self, password: str) -> PeerCertificate | None:
@@ -158,8 +159,10 @@ class PassVerifier:
         if not password.startswith(_PREFIX):
             return None
         try:
-            payload, signature = map(decode_strictly, password.removeprefix(_PREFIX).split("."))
-            self._key.verify(signature, _PURPOSE + payload)
+            payload, signature = map(
+                decode_base64url_strictly, password.removeprefix(_PREFIX).split(".")
+            )
+            self._key.verify(signature, _PASS_PURPOSE + payload)
             claims = msgspec.json.decode(payload, type=_PassClaims)
         except (ValueError, InvalidSignature, msgspec.DecodeError):
             return None

@@ -14,7 +14,7 @@ from ipaddress import (
     ip_network,
 )
 
-MAPPED = 96
+MAPPED_PREFIX_BITS = 96
 """Bits before the IPv4 part of a mapped address."""
 
 _Network = IPv4Network | IPv6Network
@@ -34,7 +34,7 @@ def normalize_network(text: str) -> str:
     return str(network)
 
 
-def is_inside(address: str, networks: tuple[str, ...]) -> bool:
+def is_in_networks(address: str, networks: tuple[str, ...]) -> bool:
     """Return whether `address` is in one of `networks`; False if it is not an address."""
     parsed = _parse_address(address)
     return parsed is not None and any(parsed in network for network in _parse_networks(networks))
@@ -55,8 +55,8 @@ def _parse_networks(texts: tuple[str, ...]) -> tuple[_Network, ...]:
 
 
 def _unwrap_mapped(network: _Network) -> _Network:
-    if isinstance(network, IPv6Network) and network.prefixlen >= MAPPED:
+    if isinstance(network, IPv6Network) and network.prefixlen >= MAPPED_PREFIX_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:
-            return IPv4Network((mapped, network.prefixlen - MAPPED))
+            return IPv4Network((mapped, network.prefixlen - MAPPED_PREFIX_BITS))
     return network

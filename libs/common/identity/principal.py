@@ -4,16 +4,16 @@ from enum import StrEnum
 
 import msgspec
 
-from libs.common.identity.functions import COMMANDERS, COMMANDING_VIEWERS
+from libs.common.identity.functions import COMMAND_FUNCTIONS, VIEWER_COMMAND_FUNCTIONS
 
-OWN_CONSOLE = "thingway-console"
+OWN_CONSOLE_CLIENT_ID = "thingway-console"
 """Client id of the console that the gateway serves; it has no secret, because browser pages cannot
 keep one."""
-PLATFORM = "0"
+PLATFORM_USER_ID = "0"
 """The user id of the platform itself, as in the audit log."""
 
 
-class Kind(StrEnum):
+class PrincipalKind(StrEnum):
     """The kind of a principal."""
 
     APPLICATION = "application"
@@ -31,7 +31,7 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     (`libs.common.identity.access`), so that a change takes effect with the next request.
     """
 
-    kind: Kind
+    kind: PrincipalKind
     tenant: str
     subject: str
     """Application id, device SN or user id."""
@@ -55,7 +55,7 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     @property
     def uses_own_console(self) -> bool:
         """Return whether the user logged in at the console that the gateway serves."""
-        return self.client == OWN_CONSOLE
+        return self.client == OWN_CONSOLE_CLIENT_ID
 
     @property
     def application_id(self) -> int:
@@ -74,8 +74,8 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
     @property
     def may_command(self) -> bool:
         """Return whether a user may set values and call services."""
-        may_as_viewer = self.viewers_may_command and self.may(*COMMANDING_VIEWERS)
-        return may_as_viewer or self.may(*COMMANDERS)
+        may_as_viewer = self.viewers_may_command and self.may(*VIEWER_COMMAND_FUNCTIONS)
+        return may_as_viewer or self.may(*COMMAND_FUNCTIONS)
 
 
 class Caller(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ import secrets
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-_NONCE = 12
+_NONCE_BYTES = 12
 
 
 class SealBroken(Exception):
@@ -26,7 +26,7 @@ class Seal:
 
     def seal(self, text: str, context: str) -> str:
         """Return the encrypted text."""
-        nonce = secrets.token_bytes(_NONCE)
+        nonce = secrets.token_bytes(_NONCE_BYTES)
         sealed = self._cipher.encrypt(nonce, text.encode(), context.encode())
         return base64.urlsafe_b64encode(nonce + sealed).decode()
 
@@ -34,6 +34,8 @@ class Seal:
         """Return the decrypted text; raise `SealBroken`."""
         try:
             raw = base64.urlsafe_b64decode(sealed)
-            return self._cipher.decrypt(raw[:_NONCE], raw[_NONCE:], context.encode()).decode()
+            return self._cipher.decrypt(
+                raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode()
+            ).decode()
         except (InvalidTag, ValueError) as error:
             raise SealBroken("the key or the context is wrong") from error

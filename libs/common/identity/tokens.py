@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from libs.common.identity.access import access_key
-from libs.common.identity.principal import Kind, Principal
+from libs.common.identity.access import access_version_key
+from libs.common.identity.principal import Principal, PrincipalKind
 from libs.common.lru_cache import LruCache
 from libs.common.store.redis import Redis, RequestBatcher
 
-CACHE_SIZE = 50_000
+MAX_CACHED_TOKENS = 50_000
 """Tokens whose tenant a process caches."""
 
 
@@ -50,7 +50,7 @@ class TokenReader:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._decode = msgspec.json.Decoder(Principal).decode
-        self._tenants: LruCache[str, str] = LruCache(CACHE_SIZE)
+        self._tenants: LruCache[str, str] = LruCache(MAX_CACHED_TOKENS)
         self._coalescing = RequestBatcher(self.principals)
 
     async def principal(self, token: str) -> Principal | None:
@@ -69,19 +69,19 @@ class TokenReader:
             return []
         keys = list(map(token_key, tokens))
         tenants = list({tenant for key in keys if (tenant := self._tenants.get(key))})
-        raw = await self._redis.mget([*keys, *map(access_key, tenants)])
+        raw = await self._redis.mget([*keys, *map(access_version_key, tenants)])
         principals = [
             None if stored is None else self._decode(stored) for stored in raw[: len(keys)]
         ]
         users = {
             at: principal
             for at, principal in enumerate(principals)
-            if principal is not None and principal.kind is Kind.USER
+            if principal is not None and principal.kind is PrincipalKind.USER
         }
         versions = dict(zip(tenants, raw[len(keys) :], strict=True))
         missing = list({user.tenant for user in users.values()} - versions.keys())
         if missing:
-            read = await self._redis.mget(list(map(access_key, missing)))
+            read = await self._redis.mget(list(map(access_version_key, missing)))
             versions.update(zip(missing, read, strict=True))
         for at, user in users.items():
             self._tenants.put(keys[at], user.tenant)
@@ -90,6 +90,6 @@ class TokenReader:
         return principals
 
 
-def live_key(password: str) -> str:
+def live_password_key(password: str) -> str:
     """Return the Redis key that holds the user of a live password until the logout."""
     return f"tw:live:{token_hash(password)}"

@@ -39,13 +39,13 @@ class UserNames:
         return {int(user_id): name for user_id, name in described.nicknames.items()}
 
 
-CACHE_SIZE = 100_000
+MAX_CACHED_USERS = 100_000
 """Cached users."""
-TENANT_LIFE = 86_400 * 30
+TENANT_LIFETIME_SECONDS = 86_400 * 30
 """Seconds for which Redis keeps the tenant of a bus user after the last login."""
 
 
-def tenant_key(user: str) -> str:
+def user_tenant_key(user: str) -> str:
     """Return the Redis key of the tenant of a user."""
     return f"tw:bus-tenant:{user.upper()}"
 
@@ -55,14 +55,14 @@ class UserTenants:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._known: LruCache[str, str] = LruCache(CACHE_SIZE)
+        self._known: LruCache[str, str] = LruCache(MAX_CACHED_USERS)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def get(self, user: str) -> str:
         """Return the tenant of a user; if unknown, return "" and start to read it."""
         cached = self._known.get(user)
         if cached is None:
-            if user not in self._asking and len(self._asking) < CACHE_SIZE:
+            if user not in self._asking and len(self._asking) < MAX_CACHED_USERS:
                 task = self._asking[user] = asyncio.ensure_future(self._request(user))
                 task.add_done_callback(lambda _: self._asking.pop(user, None))
             return ""
@@ -83,7 +83,7 @@ class UserTenants:
 
     async def _request(self, user: str) -> None:
         try:
-            tenant = await self._redis.get(tenant_key(user))
+            tenant = await self._redis.get(user_tenant_key(user))
         except RedisError as error:
             log.warning("the tenant of %s cannot be read: %r", user, error)
             return

@@ -18,10 +18,10 @@ from libs.common.contracts.integrations import (
     DeviceRef,
     GetIntegrations,
     Integration,
+    IntegrationOperation,
     KnownIntegrations,
     Manifest,
     NewDevice,
-    Operation,
     PropertiesUpdated,
     ServiceResult,
     operation_subject,
@@ -34,16 +34,16 @@ log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 2.0
 """Seconds for which the list from `management` is cached."""
-DEVICE_SECONDS = 10.0
+DEVICE_TIMEOUT_SECONDS = 10.0
 """Seconds for which an integration may take to add or delete a device."""
-UPDATE_SECONDS = 5.0
+UPDATE_TIMEOUT_SECONDS = 5.0
 """Seconds for which an integration may take to accept changed properties."""
 
-CARRY_SECONDS = 5.0
+COMMAND_TIMEOUT_SECONDS = 5.0
 """Seconds for which an integration may take to accept a command or downlinks."""
 
 A = TypeVar("A")
-Transport = Literal["", "commands", "frames"]
+CommandTransport = Literal["", "commands", "frames"]
 """The form in which an integration gets commands: empty for none, unchanged, or as encoded
 frames."""
 
@@ -102,7 +102,7 @@ class Integrations:
         """Return a running or stopped integration; None if it was never announced."""
         return (await self.list_expected([integration])).get(integration)
 
-    async def get_transport(self, integration: str) -> Transport:
+    async def get_transport(self, integration: str) -> CommandTransport:
         """Return which form of commands to its devices the integration carries."""
         known_integration = (
             None if integration == DIRECT_INTEGRATION else (await self.list_all()).get(integration)
@@ -141,7 +141,7 @@ class Integrations:
         return summaries or ALWAYS_KNOWN_INTEGRATIONS
 
 
-def describe_stopped(integration: str) -> str:
+def describe_stopped_integration(integration: str) -> str:
     """Return the error message for a stopped integration."""
     return f"integration {integration} is not running"
 
@@ -159,7 +159,12 @@ class IntegrationClient:
         """Seconds for which a service of an integration may take."""
 
     async def call_operation(
-        self, integration: str, operation: Operation, request: Any, answer: type[A], seconds: float
+        self,
+        integration: str,
+        operation: IntegrationOperation,
+        request: Any,
+        answer: type[A],
+        seconds: float,
     ) -> A:
         """Call an operation, and wait up to `seconds`; raise the integration's error.
 
@@ -170,7 +175,7 @@ class IntegrationClient:
         try:
             return await self._client.call(subject, request, answer, seconds)
         except NoResponders as error:
-            raise NoResponders(describe_stopped(integration)) from error
+            raise NoResponders(describe_stopped_integration(integration)) from error
         except Unavailable as error:
             if not isinstance(error.__cause__, TimeoutError):
                 raise
@@ -202,7 +207,9 @@ class IntegrationClient:
         Raises the integration's error, or the reason why the message was not delivered.
         """
         change = PropertiesUpdated(tenant=tenant, thing_id=thing_id, properties=properties)
-        await self.call_operation(integration, "updated", change, Acknowledged, UPDATE_SECONDS)
+        await self.call_operation(
+            integration, "updated", change, Acknowledged, UPDATE_TIMEOUT_SECONDS
+        )
 
     async def call(
         self, integration: str, tenant: str, thing_id: int, service: str, inputs: dict[str, Any]
@@ -217,7 +224,7 @@ class IntegrationClient:
     async def add_device(self, integration: str, request: AddDevice) -> NewDevice:
         """Let an integration prepare a new device; return the data of the device."""
         return await self.call_operation(
-            integration, "add_device", request, NewDevice, DEVICE_SECONDS
+            integration, "add_device", request, NewDevice, DEVICE_TIMEOUT_SECONDS
         )
 
     async def queue_downlinks(
@@ -225,16 +232,18 @@ class IntegrationClient:
     ) -> None:
         """Let an integration queue downlinks for a device; raise its error."""
         request = QueueDownlinks(device=device, downlinks=list(downlinks))
-        await self.call_operation(integration, "downlink", request, Acknowledged, CARRY_SECONDS)
+        await self.call_operation(
+            integration, "downlink", request, Acknowledged, COMMAND_TIMEOUT_SECONDS
+        )
 
     async def delete_device(self, integration: str, device: DeviceRef) -> None:
         """Let an integration delete a device."""
         await self.call_operation(
-            integration, "delete_device", device, Acknowledged, DEVICE_SECONDS
+            integration, "delete_device", device, Acknowledged, DEVICE_TIMEOUT_SECONDS
         )
 
 
-def manifest_tsl(manifest: Manifest) -> TslDocument:
+def parse_manifest_tsl(manifest: Manifest) -> TslDocument:
     """Return the manifest's TSL, which `management` has validated."""
     try:
         return manifest.document(stored=True)

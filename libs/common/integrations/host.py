@@ -15,7 +15,7 @@ from libs.common.contracts.frames import (
     SendLinkState,
 )
 from libs.common.contracts.integrations import (
-    ANNOUNCE_EVERY,
+    ANNOUNCE_INTERVAL_SECONDS,
     Acknowledged,
     AddDevice,
     CallService,
@@ -245,7 +245,7 @@ class IntegrationHost:
 
     async def _keep_announcing(self) -> None:
         while True:
-            await asyncio.sleep(seconds_to_tick(ANNOUNCE_EVERY))
+            await asyncio.sleep(seconds_to_tick(ANNOUNCE_INTERVAL_SECONDS))
             await self._announce()
 
     async def _announce(self) -> None:

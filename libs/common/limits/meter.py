@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 
 BURST_SECONDS = 10.0
 """Permits that may be used at once, in seconds of the rate."""
-DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 """Seconds."""
-CACHE_SIZE = 100_000
+MAX_BUCKETS = 100_000
 """Buckets in memory. The least recently used one is dropped, and is full when it is used again."""
 
 
@@ -52,7 +52,7 @@ class Meter:
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = _Bucket(rate * burst, at)
-            if len(self._buckets) > CACHE_SIZE:
+            if len(self._buckets) > MAX_BUCKETS:
                 self._buckets.popitem(last=False)
         else:
             self._buckets.move_to_end(key)
@@ -67,7 +67,7 @@ class Meter:
         self._buckets[key].permits -= amount
 
 
-class Excess(NamedTuple):
+class RateExcess(NamedTuple):
     """A message rate above a limit."""
 
     limit: str
@@ -87,26 +87,26 @@ class MessageMeter:
 
     def count(
         self, tenant: str, device: Hashable, number: int, size: int, at: float
-    ) -> Excess | None:
+    ) -> RateExcess | None:
         """Count `number` messages of `size` bytes, or return the limit that they exceed."""
         limits = self._limits.get(tenant)
-        permits = _permits_by_limit(limits, tenant, device, number, size)
+        permits = _required_permits(limits, tenant, device, number, size)
         for key, amount, rate, what in permits:
             wait = self._meter.seconds_until(key, amount, rate, at, self._burst)
             if wait > 0:
                 whose = "of this device" if key[1] == device else "of this tenant"
-                return Excess(key[0], f"more than {rate} {what} per second {whose}", wait)
+                return RateExcess(key[0], f"more than {rate} {what} per second {whose}", wait)
         day_bucket, day = ("eventBytes", tenant), limits.event_bytes
-        wait = self._meter.seconds_until(day_bucket, size, day / DAY, at, DAY)
+        wait = self._meter.seconds_until(day_bucket, size, day / DAY_SECONDS, at, DAY_SECONDS)
         if wait > 0:
-            return Excess(day_bucket[0], f"more than {day} bytes per day of this tenant", wait)
+            return RateExcess(day_bucket[0], f"more than {day} bytes per day of this tenant", wait)
         for key, amount, _, _ in permits:
             self._meter.consume(key, amount)
         self._meter.consume(day_bucket, size)
         return None
 
 
-def _permits_by_limit(
+def _required_permits(
     limits: Limits, tenant: str, device: Hashable, number: int, size: int
 ) -> list[tuple[tuple[str, Hashable], int, int, str]]:
     """Return bucket, amount, rate and unit of each limit."""
@@ -118,9 +118,9 @@ def _permits_by_limit(
     ]
 
 
-TIMEOUT = 5.0
+BLOCK_TIMEOUT_SECONDS = 5.0
 """Seconds for which `auth` may take, including its call of `device`."""
-REMEMBERED_USERS = 10_000
+MAX_REMEMBERED_USERS = 10_000
 """Maximum remembered users."""
 
 
@@ -129,7 +129,7 @@ class FloodGuard:
 
     def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
-        self._since: LruCache[str, float] = LruCache(REMEMBERED_USERS)
+        self._since: LruCache[str, float] = LruCache(MAX_REMEMBERED_USERS)
         self._asking = NamedTasks()
 
     def __len__(self) -> int:
@@ -149,7 +149,7 @@ class FloodGuard:
 
     async def _disconnect(self, user: str) -> None:
         try:
-            await self._rpc.call(BLOCK_USER, BlockUser(user), Done, timeout=TIMEOUT)
+            await self._rpc.call(BLOCK_USER, BlockUser(user), Done, timeout=BLOCK_TIMEOUT_SECONDS)
         except ThingwayError as error:
             self._since.pop(user)
             log.warning("%s sends too much, but cannot be disconnected: %s", user, error)

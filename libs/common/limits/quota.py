@@ -8,14 +8,14 @@ from weakref import WeakValueDictionary
 
 from libs.common.contracts.limits import UsageRequest
 from libs.common.errors import TooManyRequests
-from libs.common.limits.tenants import LimitsCache, Usage, count_limited
+from libs.common.limits.tenants import LimitsCache, Usage, count_rejection
 from libs.common.lru_cache import LruCache
 
-CACHE_SECONDS = 1.0
+MIN_CACHE_SECONDS = 1.0
 """Minimum seconds for which a count is cached."""
-CACHE_RATIO = 20
+MIN_CACHE_RATIO = 20
 """Minimum ratio of the time for which a count is cached to the time that counting takes."""
-CACHE_SIZE = 10_000
+MAX_CACHED_TENANTS = 10_000
 """Tenants whose counts are cached."""
 RETRY_SECONDS = 60.0
 """Seconds after which a rejected caller may retry, because users may have deleted documents."""
@@ -28,7 +28,7 @@ def limit_error(limit: str, maximum: int) -> TooManyRequests:
 
 
 @dataclass(slots=True)
-class _Counted:
+class _CachedCount:
     number: int
     until: float
 
@@ -54,7 +54,7 @@ class Quota:
         self._limit = limit
         self._field = tenant
         self._only = only
-        self._counted: LruCache[str, _Counted] = LruCache(CACHE_SIZE)
+        self._counted: LruCache[str, _CachedCount] = LruCache(MAX_CACHED_TENANTS)
         self._counting: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def reserve(self, tenant: str) -> None:
@@ -62,7 +62,7 @@ class Quota:
         maximum: int = getattr(await self._limits.fetch(tenant), self._limit)
         counted = await self._count(tenant, maximum)
         if counted.number >= maximum:
-            count_limited(self._limit, tenant)
+            count_rejection(self._limit, tenant)
             raise limit_error(self._limit, maximum)
         counted.number += 1
 
@@ -73,11 +73,11 @@ class Quota:
         return max(0, counted.number + number - maximum), limit_error(self._limit, maximum)
 
     async def count_used(self, request: UsageRequest) -> Usage:
-        """Return the number of documents of a tenant, for `report_usage`."""
+        """Return the number of documents of a tenant, for `answer_usage_requests`."""
         maximum: int = getattr(await self._limits.fetch(request.tenant), self._limit)
         return {self._limit: (await self._count(request.tenant, maximum)).number}
 
-    async def _count(self, tenant: str, maximum: int) -> _Counted:
+    async def _count(self, tenant: str, maximum: int) -> _CachedCount:
         async with self._counting.setdefault(tenant, asyncio.Lock()):
             known, started = self._counted.get(tenant), time.monotonic()
             if known is not None and known.until > started:
@@ -85,6 +85,8 @@ class Quota:
             query = {self._field: tenant, **self._only}
             number = await self._collection.count_documents(query, limit=maximum)
             now = time.monotonic()
-            counted = _Counted(number, now + max(CACHE_SECONDS, CACHE_RATIO * (now - started)))
+            counted = _CachedCount(
+                number, now + max(MIN_CACHE_SECONDS, MIN_CACHE_RATIO * (now - started))
+            )
             self._counted.put(tenant, counted)
             return counted

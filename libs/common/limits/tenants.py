@@ -1,7 +1,7 @@
 """The limits of tenants, requested from `auth` and cached, and their usage.
 
-The number of processes is unknown, so a request for usage collects the answers for `ANSWER_SECONDS`
-seconds.
+The number of processes is unknown, so a request for usage collects the answers for
+`USAGE_ANSWER_SECONDS`.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from opentelemetry import metrics
 
 from libs.common.bus import Bus, RpcClient
 from libs.common.contracts.limits import GET_LIMITS, GetLimits, Limits, TenantLimits, UsageRequest
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.errors import ThingwayError, TooManyRequests, Unavailable
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling import FairScheduler, LaneFull
@@ -28,19 +28,19 @@ from libs.common.store.mongo import StoreError
 
 log = logging.getLogger(__name__)
 
-_limited_counter = metrics.get_meter("thingway").create_counter(
+_rejection_counter = metrics.get_meter("thingway").create_counter(
     "thingway_limited", description="Rejected requests and messages, by limit and tenant"
 )
 
 
-def count_limited(limit: str, tenant: str) -> None:
+def count_rejection(limit: str, tenant: str) -> None:
     """Count a rejection; `limit` is a field of `Limits` in camelCase."""
-    _limited_counter.add(1, {"limit": limit, "tenant": tenant})
+    _rejection_counter.add(1, {"limit": limit, "tenant": tenant})
 
 
 CACHE_SECONDS = 5.0
 """Seconds after which a tenant's limits are read again."""
-CACHE_SIZE = 10_000
+MAX_CACHED_TENANTS = 10_000
 """Tenants whose limits are cached."""
 
 
@@ -54,7 +54,7 @@ class LimitsCache:
     def __init__(self, rpc: RpcClient, defaults: Limits | None = None) -> None:
         self._rpc = rpc
         self._defaults = defaults or Limits()
-        self._known: LruCache[str, tuple[float, Limits]] = LruCache(CACHE_SIZE)
+        self._known: LruCache[str, tuple[float, Limits]] = LruCache(MAX_CACHED_TENANTS)
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     def get(self, tenant: str) -> Limits:
@@ -83,9 +83,9 @@ class LimitsCache:
         self._known.put(tenant, (time.monotonic(), before))
 
 
-REQUEST_SUBJECT = "use.ask"
-ANSWER_SUBJECT = "use.answer"
-ANSWER_SECONDS = 0.3
+USAGE_REQUEST_SUBJECT = "use.ask"
+USAGE_ANSWER_SUBJECT = "use.answer"
+USAGE_ANSWER_SECONDS = 0.3
 """Seconds in which processes answer."""
 CONCURRENT_USAGE_REQUESTS = 8
 """Usage requests that a process sends or answers concurrently: counting in a database may take
@@ -93,14 +93,14 @@ seconds."""
 
 Usage = Mapping[str, int | float]
 """Amounts by the name of the limit in camelCase: `{"requests": 3}`."""
-Part = Callable[[UsageRequest], Awaitable[Usage]]
+UsageReader = Callable[[UsageRequest], Awaitable[Usage]]
 """Returns this process's share of the usage of a tenant and of one of its principals."""
 
 _decode_request = msgspec.json.Decoder(UsageRequest).decode
 _decode_usage = msgspec.json.Decoder(dict[str, int | float]).decode
 
 
-async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
+async def answer_usage_requests(bus: Bus, part: UsageReader, queue: str = "") -> None:
     """Answer usage requests with this process's share.
 
     With `queue`, one process of that name answers for all, for amounts that are counted in a
@@ -119,14 +119,14 @@ async def report_usage(bus: Bus, part: Part, queue: str = "") -> None:
         try:
             usage_request = _decode_request(message.data)
             scheduler.start(usage_request.tenant, partial(answer, message, usage_request))
-        except (*INVALID_JSON, LaneFull) as error:
+        except (*JSON_ERRORS, LaneFull) as error:
             log.warning("a request for usage was ignored: %r", error)
 
-    await bus.client.subscribe(REQUEST_SUBJECT, queue, cb=receive)
+    await bus.client.subscribe(USAGE_REQUEST_SUBJECT, queue, cb=receive)
 
 
 class UsageCollector:
-    """Requests the usage from all processes, which takes `ANSWER_SECONDS` seconds."""
+    """Requests the usage from all processes, which takes `USAGE_ANSWER_SECONDS`."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -142,12 +142,12 @@ class UsageCollector:
 
     async def _sum(self, request: bytes) -> Usage:
         loop, client = asyncio.get_running_loop(), self._bus.client
-        answers = f"{ANSWER_SUBJECT}.{uuid4().hex}"
+        answers = f"{USAGE_ANSWER_SUBJECT}.{uuid4().hex}"
         subscription = await client.subscribe(answers)
         together: Counter[str] = Counter()
         try:
-            await client.publish(REQUEST_SUBJECT, request, reply=answers)
-            end = loop.time() + ANSWER_SECONDS
+            await client.publish(USAGE_REQUEST_SUBJECT, request, reply=answers)
+            end = loop.time() + USAGE_ANSWER_SECONDS
             while (remaining := end - loop.time()) > 0:
                 try:
                     message = await subscription.next_msg(remaining)
@@ -219,5 +219,5 @@ def acquire_slots(
         return HeldSlots(counts, claims)
     _, maximum, limit = full_claim
     if tenant:
-        count_limited(limit, tenant)
+        count_rejection(limit, tenant)
     raise TooManyRequests(f"more than {maximum} {limit} at once", retry_after=again)

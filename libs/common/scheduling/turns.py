@@ -16,7 +16,7 @@ from libs.common.jobs import NamedTasks, seconds_to_tick, wait_for_event
 from libs.common.scheduling.scheduler import FairScheduler
 from libs.common.store.mongo import StoreError
 from libs.common.store.redis import RedisError
-from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.logs import add_log_fields
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ async def _run_steps(
     name: str, scheduler: FairScheduler, tenant: str, steps: Callable[[str], TenantSteps]
 ) -> None:
     """Run the steps of a tenant, each in its own turn."""
-    name_lines(tenant=tenant)
+    add_log_fields(tenant=tenant)
     try:
         async with aclosing(steps(tenant)) as each:
             more = True

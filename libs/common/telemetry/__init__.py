@@ -3,7 +3,7 @@
 Metrics are always available to Prometheus (`/metrics`). Traces and metrics are exported over
 OTLP/HTTP if `OTEL_EXPORTER_OTLP_ENDPOINT` (or its signal-specific form) is set. Otherwise no span
 is recorded, and tracing costs nothing. `OTEL_TRACES_SAMPLER` sets the share of recorded traces
-(`tracing.share_from`).
+(`tracing.read_sampled_share`).
 """
 
 import os
@@ -19,10 +19,10 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from prometheus_client import REGISTRY, generate_latest
 
-from libs.common.telemetry.tracing import record_share
+from libs.common.telemetry.tracing import set_sampled_share
 from libs.common.version import VERSION
 
-ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Telemetry:
 
 def _exports(signal: str) -> bool:
     specific = f"OTEL_EXPORTER_OTLP_{signal}_ENDPOINT"
-    return bool(os.environ.get(ENDPOINT) or os.environ.get(specific))
+    return bool(os.environ.get(ENDPOINT_VARIABLE) or os.environ.get(specific))
 
 
 def start_telemetry(service: str, replicas: int = 1) -> Telemetry:
@@ -78,7 +78,7 @@ def start_telemetry(service: str, replicas: int = 1) -> Telemetry:
             OTLPSpanExporter,
         )
 
-        record_share()
+        set_sampled_share()
         tracing = TracerProvider(ALWAYS_ON, resource)  # unsampled traces start no span
         tracing.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         trace.set_tracer_provider(tracing)

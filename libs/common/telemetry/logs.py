@@ -10,39 +10,39 @@ from typing import Literal
 import msgspec
 from opentelemetry import trace
 
-Format = Literal["text", "json"]
+LogFormat = Literal["text", "json"]
 
-FIELDS = "%(asctime)s %(levelname)s %(name)s %(message)s"
-NOISY = ("pymongo", "nats", "uvicorn.error", "opentelemetry")
+TEXT_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+NOISY_LOGGERS = ("pymongo", "nats", "uvicorn.error", "opentelemetry")
 """Libraries that are logged only from WARNING on."""
-HIDDEN = "***"
-_LOGIN = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
-_TOKEN = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+HIDDEN_TEXT = "***"
+_URL_LOGIN = re.compile(r"(?<=://)[^\s/@'\"]+(?=@)")
+_HTTP_TOKEN = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
 
-_names: ContextVar[dict[str, str]] = ContextVar("thingway_log_names")
+_log_fields: ContextVar[dict[str, str]] = ContextVar("thingway_log_names")
 
 
-def name_lines(**names: str) -> None:
+def add_log_fields(**names: str) -> None:
     """Add values, such as `requestId`, to each later log line of this task."""
-    _names.set(_line_names() | names)
+    _log_fields.set(_line_names() | names)
 
 
-def line_name(name: str) -> str:
-    """Return a value that `name_lines` added to the log lines of this task; empty without one."""
+def get_log_field(name: str) -> str:
+    """Return a value that `add_log_fields` added in this task; empty without one."""
     return _line_names().get(name, "")
 
 
-def log_to_stderr(level: str, form: Format, service: str) -> None:
+def log_to_stderr(level: str, form: LogFormat, service: str) -> None:
     """Log to standard error from `level` on."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(service) if form == "json" else TextLines(FIELDS))
+    handler.setFormatter(JsonFormatter(service) if form == "json" else TextFormatter(TEXT_FORMAT))
     logging.basicConfig(level=level, handlers=[handler])
-    for noisy in NOISY:
+    for noisy in NOISY_LOGGERS:
         logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.root.level))
 
 
 def _line_names() -> dict[str, str]:
-    return _names.get({})
+    return _log_fields.get({})
 
 
 def _trace_names() -> dict[str, str]:
@@ -52,22 +52,22 @@ def _trace_names() -> dict[str, str]:
     return _line_names() | {"traceId": f"{span.trace_id:032x}", "spanId": f"{span.span_id:016x}"}
 
 
-def without_logins(text: str) -> str:
+def hide_logins(text: str) -> str:
     """Return `text` without logins in URLs (`nats://***@host`) and without HTTP tokens."""
-    return _TOKEN.sub(rf"\1 {HIDDEN}", _LOGIN.sub(HIDDEN, text))
+    return _HTTP_TOKEN.sub(rf"\1 {HIDDEN_TEXT}", _URL_LOGIN.sub(HIDDEN_TEXT, text))
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """Formats a line as text, followed by its names."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line, followed by the trace of an exception."""
         first, *more = super().format(record).split("\n")
         names = "".join(f" {name}={value}" for name, value in _trace_names().items())
-        return without_logins("\n".join([first + names, *more]))
+        return hide_logins("\n".join([first + names, *more]))
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """Formats JSON: `time`, `level`, `logger`, `message`, `service`, names, `exception`."""
 
     def __init__(self, service: str) -> None:
@@ -81,9 +81,9 @@ class JsonLines(logging.Formatter):
             "level": record.levelname,
             "service": self._service,
             "logger": record.name,
-            "message": without_logins(record.getMessage()),
+            "message": hide_logins(record.getMessage()),
             **_trace_names(),
         }
         if record.exc_info:
-            fields["exception"] = without_logins(self.formatException(record.exc_info))
+            fields["exception"] = hide_logins(self.formatException(record.exc_info))
         return msgspec.json.encode(fields).decode()

@@ -19,14 +19,14 @@ from opentelemetry.util.types import Attributes
 
 from libs.common.settings import SettingsInvalid
 
-TRACE = "traceparent"
-DEFAULT_SHARE = 0.01
+TRACE_HEADER = "traceparent"
+DEFAULT_SAMPLED_SHARE = 0.01
 """Default share of traces that are recorded."""
 _SAMPLER, _ARGUMENT = "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG"
 
 _tracer = trace.get_tracer("thingway")
 _propagator = TraceContextTextMapPropagator()
-_nothing = contexts.Context()
+_empty_context = contexts.Context()
 _UNTRACED = nullcontext(INVALID_SPAN)
 """The context manager for untraced code in an untraced task, which costs next to nothing."""
 
@@ -37,7 +37,7 @@ class Sampling:
     share = 0.0
 
 
-def share_from(environ: Mapping[str, str]) -> float:
+def read_sampled_share(environ: Mapping[str, str]) -> float:
     """Return the share in the standard variables; raise `SettingsInvalid`."""
     sampler = environ.get(_SAMPLER) or ""
     if sampler.endswith("always_on"):
@@ -48,7 +48,7 @@ def share_from(environ: Mapping[str, str]) -> float:
         raise SettingsInvalid(
             f"{_SAMPLER}: {sampler!r} must be always_on, always_off or traceidratio"
         )
-    text = environ.get(_ARGUMENT) or (str(DEFAULT_SHARE) if not sampler else "1")
+    text = environ.get(_ARGUMENT) or (str(DEFAULT_SAMPLED_SHARE) if not sampler else "1")
     try:
         share = float(text)
     except ValueError:
@@ -58,9 +58,9 @@ def share_from(environ: Mapping[str, str]) -> float:
     return share
 
 
-def record_share() -> None:
+def set_sampled_share() -> None:
     """Record the share of new traces that the environment sets."""
-    Sampling.share = share_from(os.environ)
+    Sampling.share = read_sampled_share(os.environ)
 
 
 def is_sampled() -> bool:
@@ -84,19 +84,19 @@ def current_trace() -> str:
 def trace_header(value: str | None = None) -> dict[str, str]:
     """Return the trace header of this task or of `value`; empty without a trace."""
     value = current_trace() if value is None else value
-    return {TRACE: value} if value else {}
+    return {TRACE_HEADER: value} if value else {}
 
 
 def read_trace(headers: Mapping[str, str] | None) -> str:
     """Return the `traceparent` of a message; empty without one."""
-    return headers.get(TRACE, "") if headers else ""
+    return headers.get(TRACE_HEADER, "") if headers else ""
 
 
 def span_context(value: str) -> SpanContext:
     """Return the context of a `traceparent`; an invalid context if it is invalid."""
     if not value:
         return INVALID_SPAN.get_span_context()
-    context = _propagator.extract({TRACE: value}, _nothing)
+    context = _propagator.extract({TRACE_HEADER: value}, _empty_context)
     return trace.get_current_span(context).get_span_context()
 
 
@@ -114,9 +114,9 @@ def start_span(
     `start` is in ns since 1970.
     """
     parent = span_context(value)
-    context = trace.set_span_in_context(trace.NonRecordingSpan(parent), _nothing)
+    context = trace.set_span_in_context(trace.NonRecordingSpan(parent), _empty_context)
     return _tracer.start_span(
-        name, context if parent.is_valid else _nothing, kind, attributes, links, start
+        name, context if parent.is_valid else _empty_context, kind, attributes, links, start
     )
 
 

@@ -21,7 +21,7 @@ from libs.common.contracts.limits import Limits
 from libs.common.errors import Conflict, NotFound
 from libs.common.identity.access import AccessVersions
 from libs.common.limits.quota import limit_error
-from libs.common.limits.tenants import count_limited
+from libs.common.limits.tenants import count_rejection
 from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database, Document, Session, raise_on_duplicate
 
@@ -112,7 +112,7 @@ class TenantStore:
         name, only = COUNTED_DOCUMENTS_BY_LIMIT[limit]
         query, options = {"tenant": tenant, **only}, {"session": session, "limit": maximum}
         if await self._database[name].count_documents(query, **options) >= maximum:
-            count_limited(limit, tenant)
+            count_rejection(limit, tenant)
             raise limit_error(limit, maximum)
 
     async def count_usage(self, tenant: str) -> dict[str, int]:

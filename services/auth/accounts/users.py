@@ -9,7 +9,7 @@ from pymongo import ReturnDocument
 
 from libs.common.errors import Conflict
 from libs.common.http.console import PageRequest
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import (
     Database,
@@ -65,7 +65,9 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def principal(self) -> Principal:
         """Return the principal of the user's tokens, without permissions."""
-        return Principal(kind=Kind.USER, tenant=self.tenant, subject=str(self.id), name=self.email)
+        return Principal(
+            kind=PrincipalKind.USER, tenant=self.tenant, subject=str(self.id), name=self.email
+        )
 
     @property
     def subject(self) -> AuditSubject:

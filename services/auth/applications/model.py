@@ -9,8 +9,8 @@ from libs.common.bus.accounts import application_user
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import Application
 from libs.common.http.console import PageRequest, ResponseModel
-from libs.common.identity import Kind, Principal
-from libs.common.identity.networks import is_inside
+from libs.common.identity import Principal, PrincipalKind
+from libs.common.identity.networks import is_in_networks
 from services.auth.audit import AuditSubject
 
 MAX_ALLOWED_ADDRESSES = 100
@@ -42,7 +42,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     def principal(self) -> Principal:
         """Return the principal of the application's tokens."""
         return Principal(
-            kind=Kind.APPLICATION,
+            kind=PrincipalKind.APPLICATION,
             tenant=self.tenant,
             subject=str(self.id),
             name=self.name,
@@ -56,7 +56,7 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
 
     def may_call_from(self, address: str) -> bool:
         """Return whether the allow-list includes `address`."""
-        return not self.allowed_addresses or is_inside(address, self.allowed_addresses)
+        return not self.allowed_addresses or is_in_networks(address, self.allowed_addresses)
 
     @property
     def subject(self) -> AuditSubject:

@@ -24,7 +24,7 @@ from libs.common.contracts.auth import (
 )
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.http.console import parse_name
-from libs.common.identity import Caller, Kind
+from libs.common.identity import Caller, PrincipalKind
 from libs.common.identity.networks import normalize_network
 from libs.common.store.mongo import Session
 from services.auth.accounts.tenants import TenantStore
@@ -153,7 +153,7 @@ class ApplicationService:
             change.record("deleted", application.subject, before=application.audit_fields)
             generation = with_next_generation(application).generation
             user = application.nats_user if application.events else ""
-            change.revoke_tokens(Kind.APPLICATION, str(application_id), generation, user)
+            change.revoke_tokens(PrincipalKind.APPLICATION, str(application_id), generation, user)
 
         await self.changes.run(caller, delete_application)
 
@@ -208,7 +208,9 @@ class ApplicationService:
                 change.record(action, after.subject, *changed)
             user = before.nats_user if before.events else ""
             if after.generation > before.generation:
-                change.revoke_tokens(Kind.APPLICATION, str(application_id), after.generation, user)
+                change.revoke_tokens(
+                    PrincipalKind.APPLICATION, str(application_id), after.generation, user
+                )
             elif before.events and not after.events:
                 change.close_connections(user)
             return after

@@ -22,7 +22,7 @@ from libs.common.bus import Bus
 from libs.common.bus.streams import DAY, SESSION_DAYS, SESSIONS
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
-from libs.common.identity.users import TENANT_LIFE, tenant_key
+from libs.common.identity.users import TENANT_LIFETIME_SECONDS, user_tenant_key
 from libs.common.jobs import NamedTasks
 from libs.common.limits import TAKE_SCRIPT, bucket_key
 from libs.common.store.redis import Redis
@@ -81,7 +81,7 @@ class AdmissionRegistry:
         user: str,
         password: str,
     ) -> None:
-        """Use `endpoints` (`tls.mqtt_addresses`) as `user` to delete MQTT sessions."""
+        """Use `endpoints` (`tls.parse_mqtt_urls`) as `user` to delete MQTT sessions."""
         self._redis = redis
         self._devices = devices
         self._bus = bus
@@ -108,7 +108,7 @@ class AdmissionRegistry:
         keys = [
             bucket_key("bus", f"log-in:{key}"),
             admissions_key(user),
-            tenant_key(user),
+            user_tenant_key(user),
             user_block_key(user),
         ]
         args: list[Any] = [
@@ -118,7 +118,7 @@ class AdmissionRegistry:
             MAX_STORED_ADMISSIONS,
             ADMISSIONS_SECONDS,
         ]
-        args += [admission.tenant, TENANT_LIFE]
+        args += [admission.tenant, TENANT_LIFETIME_SECONDS]
         if client_id not in {None, user}:
             keys += [f"{_CLIENT_ID_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
             maximum = MAX_CLIENTS_PER_ACCESS_KEY if admission.shared else MAX_CLIENT_IDS

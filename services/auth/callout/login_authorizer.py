@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from libs.common.contracts.auth import Connection, LoginProtocol
-from libs.common.contracts.integrations import LOGIN_PREFIX
+from libs.common.contracts.integrations import INTEGRATION_USER_PREFIX
 from libs.common.contracts.mqtt import mqtt_client_user
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller
-from libs.common.identity.header import PassVerifier
-from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.identity.header import CertificatePassVerifier
+from libs.common.limits.tenants import LimitsCache, count_rejection
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
 from services.auth.bus_credentials import (
@@ -53,7 +53,7 @@ class LoginAuthorizer:
     connections: UserConnections
     limits: LimitsCache
     rejected_logins: RejectedLoginRecorder
-    passes: PassVerifier
+    passes: CertificatePassVerifier
     clients: MqttLoginClient
 
     async def admit(
@@ -97,7 +97,7 @@ class LoginAuthorizer:
         if admission.shared:
             maximum = max(maximum, MAX_CLIENTS_PER_ACCESS_KEY)
         if not await self.connections.has_room(admission.name, connection, result.kept, maximum):
-            count_limited("eachConnections", admission.tenant)
+            count_rejection("eachConnections", admission.tenant)
             raise TooManyRequests("too many connections", retry_after=RETRY_SECONDS)
         return admission
 
@@ -105,7 +105,7 @@ class LoginAuthorizer:
         self, user: str, password: str, address: str, mqtt_id: str | None
     ) -> tuple[LoginMethod, Admission | None]:
         if mqtt_id is None:
-            if user.startswith(LOGIN_PREFIX):
+            if user.startswith(INTEGRATION_USER_PREFIX):
                 return "nats_integration", await self._check_integration(user, password)
             application = (
                 await self.applications.find_by_client_id(user) if _is_uuid(user) else None
@@ -135,7 +135,7 @@ class LoginAuthorizer:
         )
 
     async def _check_integration(self, user: str, secret: str) -> Admission | None:
-        integration = user.removeprefix(LOGIN_PREFIX)
+        integration = user.removeprefix(INTEGRATION_USER_PREFIX)
         stored = await self.integrations.find_secret_hash(integration)
         if not matches_secret_hash(secret, stored) or stored is None:
             return None

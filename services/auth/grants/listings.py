@@ -47,12 +47,12 @@ class ResourceOwnerClient:
         A limit of 0 means all devices.
         """
         maximum = request.limit or MAX_PAGE_ROWS
-        part = msgspec.structs.replace(request, limit=min(maximum, names.MAX_DEVICES))
+        part = msgspec.structs.replace(request, limit=min(maximum, names.MAX_DESCRIBED_DEVICES))
         described = await self.rpc.call(names.DESCRIBE_DEVICES, part, names.DescribedDevices)
         newest = described.devices
         while len(newest) == part.limit and len(described.devices) < maximum:
             part.skip = request.skip + len(described.devices)
-            part.limit = min(maximum - len(described.devices), names.MAX_DEVICES)
+            part.limit = min(maximum - len(described.devices), names.MAX_DESCRIBED_DEVICES)
             part.counted = False
             newest = (
                 await self.rpc.call(names.DESCRIBE_DEVICES, part, names.DescribedDevices)

@@ -7,7 +7,7 @@ from libs.common.bus import RpcServer
 from libs.common.contracts.access import ForgetResources, ShareWithRoles
 from libs.common.contracts.auth import Done
 from libs.common.errors import Conflict, InvalidInput
-from libs.common.identity import Caller, Kind, Principal
+from libs.common.identity import Caller, Principal, PrincipalKind
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
@@ -85,7 +85,7 @@ class GrantService:
         resources = parse_resources(request.resources)
         found = await self.accounts.users.find_summaries(request.tenant, [request.user_id])
         user = Principal(
-            kind=Kind.USER,
+            kind=PrincipalKind.USER,
             tenant=request.tenant,
             subject=str(request.user_id),
             name=found[request.user_id].email if found else "",

@@ -9,7 +9,7 @@ from litestar.openapi.spec import Operation
 from libs.common.http import HttpRequest
 from libs.common.http.console import CONSOLE_ERROR_RESPONSES, NO_STORE_HEADERS
 from libs.common.http.request import get_address, get_request_id
-from libs.common.identity import OWN_CONSOLE
+from libs.common.identity import OWN_CONSOLE_CLIENT_ID
 from services.auth.sign_in.token_requests import (
     ConsoleTokenAnswer,
     RequestOrigin,
@@ -21,7 +21,7 @@ from services.auth.sign_in.tokens import UserTokenService
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 
 _CLIENT_FIELDS = {
-    "client_id": f"The console's client id; the built-in console has `{OWN_CONSOLE}`",
+    "client_id": f"The console's client id; the built-in console has `{OWN_CONSOLE_CLIENT_ID}`",
     "client_secret": "The console's client secret",
 }
 

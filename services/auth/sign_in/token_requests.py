@@ -12,7 +12,7 @@ from urllib.parse import unquote_plus
 import msgspec
 from litestar.openapi.spec import Example, OpenAPIMediaType, OpenAPIType, RequestBody, Schema
 
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.errors import (
     InvalidInput,
     MalformedRequest,
@@ -20,7 +20,7 @@ from libs.common.errors import (
     Unauthenticated,
     UnsupportedMedia,
 )
-from libs.common.identity import OWN_CONSOLE
+from libs.common.identity import OWN_CONSOLE_CLIENT_ID
 from services.auth.tokens.writer import LoginOrigin
 
 MAX_AGENT_CHARACTERS = 255
@@ -173,7 +173,7 @@ def parse_user_grant(content_type: str | None, body: bytes) -> UserGrant:
     except InvalidInput as error:
         raise build_user_token_error("invalid_request", error.text, error.field) from error
     client_id = _read_user_field(fields, "client_id")
-    secret = "" if client_id == OWN_CONSOLE else _read_user_field(fields, "client_secret")
+    secret = "" if client_id == OWN_CONSOLE_CLIENT_ID else _read_user_field(fields, "client_secret")
     client = ClientCredentialsGrant(client_id, secret)
     match _read_user_field(fields, "grant_type"):
         case "password":
@@ -278,7 +278,7 @@ def _read_json(body: bytes) -> dict[str, Any]:
         return msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.ValidationError as error:
         raise MalformedRequest("the body is not a JSON object") from error
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from libs.common.errors import Forbidden, Unauthenticated
-from libs.common.identity import OWN_CONSOLE, Caller, Kind
+from libs.common.identity import OWN_CONSOLE_CLIENT_ID, Caller, PrincipalKind
 from services.auth.accounts import Accounts
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.accounts.users import StoredUser
@@ -100,7 +100,7 @@ class ApplicationTokenService:
         self, request: ApplicationRefreshGrant, origin: RequestOrigin
     ) -> TokenPair | TokenRejection:
         holder = await self.tokens.find_principal(request.refresh_token)
-        if holder is None or holder.kind is not Kind.APPLICATION:
+        if holder is None or holder.kind is not PrincipalKind.APPLICATION:
             return TokenRejection.UNKNOWN
         application = await self.applications.find_by_id(holder.application_id)
         if application is None:
@@ -207,7 +207,7 @@ class UserTokenService:
     ) -> str | None:
         """Verify the client; return the tenant of the request or client, None without."""
         served: str | None = None
-        if self.own_console and client.client_id == OWN_CONSOLE:
+        if self.own_console and client.client_id == OWN_CONSOLE_CLIENT_ID:
             return origin.tenant
         if self.console.client_id and client.client_id == self.console.client_id:
             stored: str | None = hash_secret(self.console.client_secret)
@@ -277,7 +277,11 @@ class UserTokenService:
         deleted.
         """
         holder = await self.tokens.find_principal(request.refresh_token)
-        if holder is None or holder.kind is not Kind.USER or tenant not in {None, holder.tenant}:
+        if (
+            holder is None
+            or holder.kind is not PrincipalKind.USER
+            or tenant not in {None, holder.tenant}
+        ):
             return None
         user = await self.accounts.users.get(holder.tenant, holder.user_id)
         if user is None or not user.enabled:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from libs.common.contracts.auth import DeviceRef
-from libs.common.identity.device_keys import DeviceKeyCopy, device_copy_key
+from libs.common.identity.device_keys import DeviceKeyCopy, device_credentials_key
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.redis import Redis
 
@@ -84,7 +84,7 @@ class DeviceCopyStore:
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
         """Return the copy of the credentials of an SN; None without a copy."""
-        raw = await self._redis.get(device_copy_key(sn))
+        raw = await self._redis.get(device_credentials_key(sn))
         return None if raw is None else msgspec.json.decode(raw, type=DeviceKeyCopy)
 
     async def announce_restore(self, sn: str) -> str:
@@ -101,7 +101,7 @@ class DeviceCopyStore:
         await self._keep(
             keys=[
                 _announcement_key(copy.sn),
-                device_copy_key(copy.sn),
+                device_credentials_key(copy.sn),
                 _first_key_key(copy.sn),
             ],
             args=[announced, msgspec.json.encode(copy), COPY_SECONDS],
@@ -109,4 +109,4 @@ class DeviceCopyStore:
 
     async def delete(self, sn: str) -> None:
         """Delete the copy and the announcement of an SN."""
-        await self._redis.delete(device_copy_key(sn), _announcement_key(sn))
+        await self._redis.delete(device_credentials_key(sn), _announcement_key(sn))

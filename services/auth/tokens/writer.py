@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from redis.commands.core import AsyncScript
 
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.seal import Seal
 from libs.common.identity.tokens import refresh_key, token_hash, token_key
 from libs.common.store.redis import Redis
@@ -142,7 +142,7 @@ class TokenWriter:
         keys = _subject_keys(principal)[1:]
         return bool(await self._end_session(keys=keys, args=[family]))
 
-    async def revoke_older_tokens(self, kind: Kind, subject: str, generation: int) -> None:
+    async def revoke_older_tokens(self, kind: PrincipalKind, subject: str, generation: int) -> None:
         """Revoke tokens of a subject older than `generation`. Idempotent."""
         keys = _family_keys(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
@@ -209,7 +209,7 @@ def _subject_keys(principal: Principal) -> list[str]:
     return _family_keys(principal.kind, principal.subject)
 
 
-def _family_keys(kind: Kind, subject: str) -> list[str]:
+def _family_keys(kind: PrincipalKind, subject: str) -> list[str]:
     """Return the Redis keys of a subject's generation and families."""
     return [f"tw:generation:{kind}:{subject}", f"tw:families:{kind}:{subject}"]
 

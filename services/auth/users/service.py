@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from libs.common.errors import MalformedRequest, NotFound
-from libs.common.identity import Caller, Kind
+from libs.common.identity import Caller, PrincipalKind
 from services.auth.accounts import Accounts
 from services.auth.accounts.users import StoredUser, UserStore
 from services.auth.changes import ChangeRunner, ChangeTransaction
@@ -132,7 +132,7 @@ class UserService:
         """
         change.mark_access_changed()
         for user in users:
-            change.revoke_tokens(Kind.USER, str(user.id), user.generation)
+            change.revoke_tokens(PrincipalKind.USER, str(user.id), user.generation)
         tenant, session = users[0].tenant, change.session
         role = await self.accounts.roles.find_super_admin_id(tenant, session)
         if not await self.accounts.users.exists(tenant, session, roles=role, enabled=True):
@@ -165,7 +165,7 @@ async def replace_password(
 ) -> None:
     """Store the hash of a new password and revoke all tokens of the user."""
     after = await store.update(user, change.session, {"passwordHash": hashed}, ends_tokens=True)
-    change.revoke_tokens(Kind.USER, str(user.id), after.generation)
+    change.revoke_tokens(PrincipalKind.USER, str(user.id), after.generation)
     change.record("password_changed", user.subject)
 
 

@@ -28,7 +28,7 @@ from libs.common.bus.laned import event_tenant
 from libs.common.bus.publishing import acknowledge, redeliver_later
 from libs.common.bus.subjects import alarm_check_event
 from libs.common.clock import now_ms
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.scheduling import FairScheduler
 from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.telemetry.tracing import read_trace, trace_batch
@@ -257,7 +257,7 @@ class Evaluator:
 def _decode_request(subject: str, body: bytes) -> EvaluationRequest | None:
     try:
         return decode_request(body)
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         log.warning("invalid evaluation request at %s: %s", subject, error)
         return None
 

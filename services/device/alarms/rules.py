@@ -13,7 +13,7 @@ from libs.common.http.console import Page
 from libs.common.identity import Principal
 from libs.common.identity.grants import GrantReader, Grants
 from libs.common.limits.quota import Quota
-from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.limits.tenants import LimitsCache, count_rejection
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, build_text_condition, find_page
 from services.device.alarms.model import (
@@ -68,7 +68,7 @@ class RuleStore:
         others = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
         others[kind] = getattr(rule, kind)
         if await self._rules.count_documents(others, limit=maximum) >= maximum:
-            count_limited(f"{kind}Rules", rule.tenant)
+            count_rejection(f"{kind}Rules", rule.tenant)
             text = f"{kind}Rules: the {kind} has {maximum} alarm rules, the maximum"
             raise InvalidInput(text, field="device_id", code="alarm_rule_number_limitation")
 

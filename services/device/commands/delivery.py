@@ -21,10 +21,10 @@ from libs.common.contracts.frames import Downlink
 from libs.common.contracts.integrations import Acknowledged, DeviceCommand, DeviceRef
 from libs.common.errors import InvalidInput, ThingwayError, TooManyRequests
 from libs.common.integrations.client import (
-    CARRY_SECONDS,
+    COMMAND_TIMEOUT_SECONDS,
+    CommandTransport,
     IntegrationClient,
     Integrations,
-    Transport,
 )
 from libs.common.scheduling import FairScheduler, LaneFull
 from libs.common.scheduling.turns import TenantSteps, take_turns
@@ -70,7 +70,7 @@ class IntegrationCommandSender:
         init=False,
     )
 
-    async def get_transport(self, integration: str) -> Transport:
+    async def get_transport(self, integration: str) -> CommandTransport:
         """Return how an integration receives commands; "" if it receives none."""
         return await self.integrations.get_transport(integration)
 
@@ -107,7 +107,7 @@ class IntegrationCommandSender:
                 return
             request = DeviceCommand(device=device, command=command.to_wire())
             await self.client.call_operation(
-                carrier, "command", request, Acknowledged, CARRY_SECONDS
+                carrier, "command", request, Acknowledged, COMMAND_TIMEOUT_SECONDS
             )
         except CodecFailed as error:
             await self._fail(command, f"the codec {error}")

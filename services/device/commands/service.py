@@ -11,9 +11,9 @@ import msgspec
 from libs.common.bus.hops import current_hops
 from libs.common.clock import to_ms
 from libs.common.errors import Conflict, InvalidInput, NotFound
-from libs.common.identity import Kind as CallerKind
 from libs.common.identity import Principal
-from libs.common.integrations.client import Transport
+from libs.common.identity import PrincipalKind as CallerKind
+from libs.common.integrations.client import CommandTransport
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from libs.common.things import DIRECT_INTEGRATION
@@ -295,12 +295,14 @@ class CommandService:
         principal: Principal,
         drafts: Sequence[CommandDraft],
         ids: Sequence[int],
-        transports: Mapping[str, Transport],
+        transports: Mapping[str, CommandTransport],
     ) -> CommandsWithEvents:
         check_total_size(drafts)
         moment, is_application = utc_now(), principal.kind is CallerKind.APPLICATION
 
-        def build_command(draft: CommandDraft, command_id: int, transport: Transport) -> Command:
+        def build_command(
+            draft: CommandDraft, command_id: int, transport: CommandTransport
+        ) -> Command:
             coded = transport == "frames"
             lifetime = self.coded_lifetime_seconds if coded else self.lifetime_seconds
             return Command(
@@ -335,7 +337,7 @@ class CommandService:
         ]
 
 
-def _check_deliverable(transports: Mapping[str, Transport]) -> None:
+def _check_deliverable(transports: Mapping[str, CommandTransport]) -> None:
     """Raise `Conflict` for an integration that does not accept commands."""
     for integration, transport in transports.items():
         if integration != DIRECT_INTEGRATION and not transport:

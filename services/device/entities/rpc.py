@@ -14,7 +14,7 @@ from typing import Any
 from libs.common.bus import RpcServer
 from libs.common.bus.hops import carrying_hops
 from libs.common.contracts.entities import (
-    MAX_KEYS,
+    MAX_RESOLVED_KEYS,
     CalledServices,
     CallServices,
     EntityUpdate,
@@ -29,7 +29,7 @@ from libs.common.contracts.entities import (
 )
 from libs.common.contracts.flows import PutFlowService, RemoveFlowService
 from libs.common.errors import InvalidInput, NotFound, ThingwayError, UpstreamTimeout
-from libs.common.identity import PLATFORM, Kind, Principal
+from libs.common.identity import PLATFORM_USER_ID, Principal, PrincipalKind
 from libs.common.jobs import gather_limited
 from services.device.entities.custom_entities import CustomEntities
 from services.device.entities.property_updates import EntityWriter, FlowUpdate, is_settable_by_flows
@@ -163,8 +163,8 @@ class EntityRpc:
 
 
 def _check_count(field: str, entries: Collection[Any]) -> None:
-    if len(entries) > MAX_KEYS:
-        raise InvalidInput(f"must be at most {MAX_KEYS}", field=field)
+    if len(entries) > MAX_RESOLVED_KEYS:
+        raise InvalidInput(f"must be at most {MAX_RESOLVED_KEYS}", field=field)
 
 
 def _to_flow_update(request: EntityUpdate, entities: Mapping[str, Entity]) -> FlowUpdate:
@@ -223,5 +223,9 @@ def _to_resolved(entity: Entity) -> ResolvedEntity:
 
 def _platform_principal(tenant: str) -> Principal:
     return Principal(
-        kind=Kind.USER, tenant=tenant, subject=PLATFORM, name="workflow", super_admin=True
+        kind=PrincipalKind.USER,
+        tenant=tenant,
+        subject=PLATFORM_USER_ID,
+        name="workflow",
+        super_admin=True,
     )

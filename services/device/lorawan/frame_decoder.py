@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from libs.common.contracts.frames import Frame
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.store.mongo import Document
 from services.device.lorawan.codec_cache import CachedCodec, CodecCache
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
@@ -122,7 +122,7 @@ class CodecFrameDecoder(FrameDecoder):
                 continue
             try:
                 frame = _decode_frame(uplink.payload)
-            except INVALID_JSON as error:
+            except JSON_ERRORS as error:
                 reason = f"is not a valid frame: {error}"
                 answers[uplink.sequence] = RejectedUplink(uplink, reason, thing)
                 continue

@@ -16,7 +16,7 @@ from opentelemetry import metrics
 
 from libs.common.clock import from_ms, now_ms, to_ms
 from libs.common.errors import InvalidInput, ThingwayError
-from libs.common.identity import PLATFORM, Kind, Principal
+from libs.common.identity import PLATFORM_USER_ID, Principal, PrincipalKind
 from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Database, DuplicateKey, Session, StoreError
 from services.device.commands.model import OPEN_STATES, CommandDraft
@@ -323,7 +323,9 @@ class Healer:
 
 
 def _platform_principal(draft: CommandDraft) -> Principal:
-    return Principal(Kind.USER, draft.thing.tenant, PLATFORM, name="healing", super_admin=True)
+    return Principal(
+        PrincipalKind.USER, draft.thing.tenant, PLATFORM_USER_ID, name="healing", super_admin=True
+    )
 
 
 def _has_budget(product: HealingProduct, state: HealingState) -> bool:

@@ -18,7 +18,7 @@ from libs.common.contracts.frames import (
     SendLinkState,
 )
 from libs.common.contracts.integrations import Acknowledged, IdentifierText, Tenant
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.errors import NotFound
 from libs.common.telemetry.tracing import trace_header
 from services.device.telemetry.presence_store import HttpPresence
@@ -51,7 +51,7 @@ class RawDeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
         """Return the JSON of the frame, entry `index` of its call; raise `DecodeError`."""
         try:
             frame = _decode_frame(self.frame)
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             reason, _, path = str(error).partition(" - at `$")
             text = f"{reason} - at `$.frames[{index}].frame{path or '`'}"
             raise msgspec.ValidationError(text) from error

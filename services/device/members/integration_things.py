@@ -15,7 +15,7 @@ import msgspec
 
 from libs.common.contracts.integrations import Manifest
 from libs.common.errors import Unavailable, UpstreamFailed
-from libs.common.integrations.client import Integrations, manifest_tsl
+from libs.common.integrations.client import Integrations, parse_manifest_tsl
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, DuplicateKey
 from services.device.members.entity import stored_tsl_fields
@@ -76,7 +76,7 @@ class IntegrationThings:
 
     async def ensure(self, tenant: str, manifest: Manifest) -> Document:
         """Return the document of an integration's thing, updated to its manifest."""
-        document = manifest_tsl(manifest)
+        document = parse_manifest_tsl(manifest)
         fields = stored_tsl_fields(document)
         key = {"tenant": tenant, "integration": manifest.id, "identifier": ""}
         known = await self.thing_store.find_one(key)

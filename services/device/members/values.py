@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from libs.common.contracts.integrations import NOT_SET
+from libs.common.contracts.integrations import MISSING_SETTING_CODE
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.things import ValueType, member_key
 from libs.common.tsl import Fault
@@ -118,7 +118,7 @@ def integration_fault(key: str, member: Member, code: str, text: str) -> ValueFa
     that the value lacks, unless `code` is one of their own codes for values.
     """
     args = {"entity_key": key, "entity_name": member.name}
-    if code == NOT_SET:
+    if code == MISSING_SETTING_CODE:
         return ValueFault(code, text, args)
     args["format"] = text.removeprefix(f"{member.path.rpartition('.')[2]}: ")
     return ValueFault("entity_value_not_match_format", text, args)

@@ -7,7 +7,7 @@ from libs.common.bus import RpcServer
 from libs.common.contracts.names import DescribeGroups
 from libs.common.identity.grants import GrantsClient
 from libs.common.identity.users import UserNames
-from libs.common.limits.tenants import report_usage
+from libs.common.limits.tenants import answer_usage_requests
 from libs.common.process import PackageParts, create_routers, start_and_stop
 from services.device.alarms.wiring import AlarmsPackage
 from services.device.clients import Clients
@@ -200,7 +200,9 @@ def wire_registry(
                 GROUPS,
             ],
         ),
-        resources=[start_and_stop(partial(report_usage, bus, devices.count_used, "device"))],
+        resources=[
+            start_and_stop(partial(answer_usage_requests, bus, devices.count_used, "device"))
+        ],
         jobs={
             "erasing": eraser.run,
             "orphans": partial(orphans.run, bus),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from libs.common.bus import OutgoingMessage
 from libs.common.contracts.frames import Frame
-from libs.common.limits.meter import Excess
+from libs.common.limits.meter import RateExcess
 from libs.common.tsl import Fault, InvalidValues, Rejection
 from services.device.telemetry.partitions import history_key
 from services.device.telemetry.uplink import MAX_PAYLOAD_BYTES, Uplink, read_event, read_report
@@ -19,7 +19,7 @@ from services.device.things.model import Thing
 
 MAX_FRAME_REASON_LENGTH = 500
 """Maximum characters of the reason that is stored with a rejected frame."""
-NO_EXCESSES: Mapping[int, Excess] = {}
+NO_EXCESSES: Mapping[int, RateExcess] = {}
 """The exceeded limits of a batch without any."""
 
 
@@ -203,7 +203,7 @@ def build_batch(
     uplinks: list[Uplink],
     things: Mapping[str, Thing],
     retention_ms: int,
-    excesses: Mapping[int, Excess] = NO_EXCESSES,
+    excesses: Mapping[int, RateExcess] = NO_EXCESSES,
 ) -> Batch:
     """Decode and validate the uplinks of a batch; reject those over a limit.
 

@@ -23,7 +23,7 @@ from libs.common.clock import now_ms
 from libs.common.contracts.limits import Limits
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.limits.meter import Meter
-from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.limits.tenants import LimitsCache, count_rejection
 from libs.common.tsl import Fault
 from services.device.telemetry.batch import Batch, RejectedUplink
 from services.device.telemetry.events import dead_message, dead_summary
@@ -62,7 +62,7 @@ class DeadMessageBuilder:
         if not self._meter.seconds_until(tenant, size, rate, now_ms() / 1000, DAY_SECONDS):
             self._meter.consume(tenant, size)
             return entry
-        count_limited("deadBytes", tenant)
+        count_rejection("deadBytes", tenant)
         self._left_out[tenant] += 1
         now = time.monotonic()
         if self._summarized.get(tenant, -SUMMARY_INTERVAL_SECONDS) + SUMMARY_INTERVAL_SECONDS > now:

@@ -15,9 +15,9 @@ from libs.common.envelope import Success
 from libs.common.errors import Unauthenticated
 from libs.common.http.failures import handle_exception
 from libs.common.http.request import PRINCIPAL_KEY, assign_request_id
-from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Kind, Principal
-from libs.common.telemetry.logs import name_lines
-from libs.common.telemetry.tracing import TRACE
+from libs.common.identity import PRINCIPAL_HEADER, HeaderVerifier, Principal, PrincipalKind
+from libs.common.telemetry.logs import add_log_fields
+from libs.common.telemetry.tracing import TRACE_HEADER
 from services.device.telemetry.http_ingest import HttpIngestService
 
 MAX_DIRECT_BODY_BYTES = 4096
@@ -25,7 +25,7 @@ MAX_DIRECT_BODY_BYTES = 4096
 CHANNELS = frozenset({"report", "event", "reply"})
 
 _PATH_PREFIX = ("", "ingest", "v1")
-_PRINCIPAL, _TRACE = PRINCIPAL_HEADER.encode(), TRACE.encode()
+_PRINCIPAL, _TRACE = PRINCIPAL_HEADER.encode(), TRACE_HEADER.encode()
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -50,7 +50,7 @@ class DirectIngest:
             await self.app(scope, receive, send)
             return
         request_id = assign_request_id(scope)
-        name_lines(tenant=message.principal.tenant)
+        add_log_fields(tenant=message.principal.tenant)
         body, more = b"", True
         while more:
             part: Any = await receive()
@@ -93,4 +93,6 @@ class DirectIngest:
             principal = self._verifier.verify(headers.get(_PRINCIPAL, b"").decode("latin-1"))
         except Unauthenticated:
             return None
-        return _RequestHead(principal, sn, channel) if principal.kind is Kind.DEVICE else None
+        return (
+            _RequestHead(principal, sn, channel) if principal.kind is PrincipalKind.DEVICE else None
+        )

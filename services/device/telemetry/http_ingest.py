@@ -11,7 +11,7 @@ from litestar.params import FromPath, QueryParameter
 from libs.common.bus import Bus, OutgoingMessage, publish_all
 from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.errors import InvalidInput, MalformedRequest, TooLarge, TooManyRequests
 from libs.common.http import HttpRequest, RequestPrincipal
 from libs.common.http.guards import devices
@@ -20,7 +20,7 @@ from libs.common.http.open_api import post
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.limits.meter import MessageMeter
-from libs.common.limits.tenants import count_limited
+from libs.common.limits.tenants import count_rejection
 from libs.common.telemetry.tracing import trace_header
 from libs.common.tsl.limits import MAX_TIME_MS
 from services.device.telemetry.dead_messages import DeadMessagePublisher, RejectedHttpMessage
@@ -115,7 +115,7 @@ class HttpIngestService:
         size = sum(map(len, entries))
         excess = self.meter.count(thing.tenant, thing.id, len(entries), size, now_ms() / 1000)
         if excess is not None:
-            count_limited(excess.limit, thing.tenant)
+            count_rejection(excess.limit, thing.tenant)
             raise TooManyRequests(excess.reason, retry_after=excess.wait)
 
 
@@ -127,7 +127,7 @@ def split_entries(body: bytes) -> tuple[list[bytes], bool]:
         else:
             msgspec.json.decode(body, type=msgspec.Raw)
             return [body], False
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         raise MalformedRequest(f"the body is not JSON: {error}") from error
     if not 1 <= len(entries) <= MAX_ENTRIES:
         raise InvalidInput(f"must contain 1 to {MAX_ENTRIES} messages", field="body")

@@ -21,7 +21,7 @@ from opentelemetry import metrics
 from opentelemetry.trace import Span, SpanKind
 
 from libs.common.bus import DEAD, EVENTS, Bus, acknowledge, publish_each
-from libs.common.limits.meter import Excess
+from libs.common.limits.meter import RateExcess
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import (
     is_sampled,
@@ -245,7 +245,7 @@ class Ingest:
     ) -> tuple[Batch, list[Uplink]]:
         """Return the batch of all uplinks except those for slow codecs, and its uplinks."""
         things = await self.things.find_by_sn({uplink.sn for uplink in uplinks})
-        excesses: Mapping[int, Excess] = {}
+        excesses: Mapping[int, RateExcess] = {}
         if not slow:
             excesses = self.quota.find_excess_and_block(uplinks, things)
             uplinks = await self.slow.queue_slow(uplinks, things, excesses)

@@ -21,7 +21,7 @@ from nats.errors import Error as NatsError
 from libs.common.bus import Bus
 from libs.common.bus.accounts import LOGIN_ACCOUNTS, MAX_MQTT_SUBSCRIPTIONS
 from libs.common.contracts.auth import Connection
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.errors import Unavailable
 from libs.common.jobs import cancel_and_wait, seconds_to_tick, wait_for_event
 from libs.common.lru_cache import LruCache
@@ -159,7 +159,7 @@ class PresenceWatch:
     async def _on_message(self, message: Msg) -> None:
         try:
             change = msgspec.json.decode(message.data, type=ConnectionChange)
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             log.warning("a system event of NATS is invalid: %s", error)
             return
         self.add(change)

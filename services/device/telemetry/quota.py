@@ -19,8 +19,8 @@ from nats.aio.msg import Msg
 
 from libs.common.bus import Bus, RpcClient
 from libs.common.bus.laned import LanedMessages
-from libs.common.limits.meter import BURST_SECONDS, Excess, FloodGuard, MessageMeter
-from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.limits.meter import BURST_SECONDS, FloodGuard, MessageMeter, RateExcess
+from libs.common.limits.tenants import LimitsCache, count_rejection
 from libs.common.lru_cache import LruCache
 from libs.common.things import DIRECT_INTEGRATION
 from services.device.telemetry.uplink import Uplink, read_uplink
@@ -42,13 +42,13 @@ class MessageQuota:
 
     def find_excess_and_block(
         self, uplinks: Iterable[Uplink], things: Mapping[str, Thing]
-    ) -> dict[int, Excess]:
+    ) -> dict[int, RateExcess]:
         """Return the exceeded limits by sequence of the message; disconnect the devices."""
         by_sn: dict[str, list[Uplink]] = defaultdict(list)
         for uplink in uplinks:
             if uplink.delivered == 1:
                 by_sn[uplink.sn].append(uplink)
-        excesses: dict[int, Excess] = {}
+        excesses: dict[int, RateExcess] = {}
         for sn, device_uplinks in by_sn.items():
             thing = things.get(sn)
             if thing is None or self._measure(thing, device_uplinks) is None:
@@ -57,12 +57,12 @@ class MessageQuota:
                 excess = self._measure(thing, [uplink])
                 if excess is not None:
                     excesses[uplink.sequence] = excess
-                    count_limited(excess.limit, thing.tenant)
+                    count_rejection(excess.limit, thing.tenant)
             if thing.device:
                 self._floods.block(sn)
         return excesses
 
-    def _measure(self, thing: Thing, uplinks: list[Uplink]) -> Excess | None:
+    def _measure(self, thing: Thing, uplinks: list[Uplink]) -> RateExcess | None:
         size = sum(len(uplink.payload) for uplink in uplinks)
         at = max(uplink.received for uplink in uplinks) / 1000
         return self._meter.count(thing.tenant, thing.id, len(uplinks), size, at)

@@ -19,7 +19,7 @@ from pymongo import DeleteMany
 
 from libs.common.clock import now_ms
 from libs.common.jobs import run_until_first_ends
-from libs.common.limits.tenants import LimitsCache, count_limited
+from libs.common.limits.tenants import LimitsCache, count_rejection
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import TenantSteps, repeat, take_turns
 from libs.common.store.mongo import Collection
@@ -107,7 +107,7 @@ class HistoryRowLimits:
                 if kept_rows[tenant] > maximum and tenant not in reduced_days:
                     fits = 1 - (kept_rows[tenant] - maximum) / rows
                     reduced_days[tenant] = max(now - end + (end - start) * fits, 0) / DAY_MS
-                    count_limited("historyRows", tenant)
+                    count_rejection("historyRows", tenant)
         return reduced_days
 
     async def _estimate_rows(self, partition: int) -> dict[str, float]:

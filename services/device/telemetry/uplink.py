@@ -11,7 +11,7 @@ from libs.common.bus.streams import UPLINK_STREAM_NAMES
 from libs.common.decoding import parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id
-from libs.common.telemetry.tracing import TRACE
+from libs.common.telemetry.tracing import TRACE_HEADER
 from libs.common.tsl import Event, Fault, InvalidValues, Rejection, Report
 from services.device.things.model import Thing
 
@@ -119,7 +119,7 @@ def may_linger(messages: Sequence[Msg]) -> bool:
     return len(messages) < FULL_BATCH_MESSAGES and all(
         not message.subject.startswith(MQTT_PREFIX)
         and message.subject.rpartition(".")[2] in _BATCHED_CHANNELS
-        and (message.headers is None or message.headers.keys() <= {TRACE})
+        and (message.headers is None or message.headers.keys() <= {TRACE_HEADER})
         for message in messages
     )
 

@@ -81,7 +81,7 @@ class DeviceStore:
         self.count_beyond_limit = self._quota.find_excess
         self.filter_rps_serials = self._serials.filter_rps_records
         self.count_used = self._quota.count_used
-        """Returns the number of devices of a tenant, for `report_usage`."""
+        """Returns the number of devices of a tenant, for `answer_usage_requests`."""
 
     async def find(
         self, tenant: str, device_id: int, application_id: int | None = None

@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from libs.common.bus import Bus
 from libs.common.contracts.events import DeviceProfile
 from libs.common.errors import Forbidden, NotFound
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.grants import GrantReader
 from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document
@@ -152,7 +152,7 @@ class ThingDirectory:
 
         Raises `Forbidden` for the SN of another device, `NotFound` for an unknown one.
         """
-        if principal.kind is not Kind.DEVICE or principal.subject.upper() != sn.upper():
+        if principal.kind is not PrincipalKind.DEVICE or principal.subject.upper() != sn.upper():
             raise Forbidden("a device speaks only for itself", field="sn")
         things = await self.find_by_sn([sn])
         if sn not in things:

@@ -9,7 +9,7 @@ from libs.common.errors import Forbidden, InvalidInput
 from libs.common.http import console
 from libs.common.http.console import name_constraint
 from libs.common.http.ids import Id
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 
 Name = Annotated[str, name_constraint(128)]
 
@@ -108,6 +108,6 @@ class DeviceResult(console.ResponseModel, kw_only=True):
 
 def require_application(principal: Principal) -> int:
     """Return the id of the calling application; raise `Forbidden` for other callers."""
-    if principal.kind is not Kind.APPLICATION:
+    if principal.kind is not PrincipalKind.APPLICATION:
         raise Forbidden("only applications may call this operation")
     return principal.application_id

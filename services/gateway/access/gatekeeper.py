@@ -19,7 +19,7 @@ from libs.common.http.request import basic_login, bearer_token
 from libs.common.identity import Principal
 from libs.common.identity.access import AccessReader
 from libs.common.identity.device_keys import DeviceKeyReader
-from libs.common.identity.networks import is_inside
+from libs.common.identity.networks import is_in_networks
 from libs.common.identity.tokens import TokenReader
 from libs.common.scheduling import FairScheduler
 from libs.common.store.redis import RedisError
@@ -101,7 +101,7 @@ class RequestAdmission:
                 )
                 if principal is None:
                     return None
-                if principal.networks and not is_inside(origin.address, principal.networks):
+                if principal.networks and not is_in_networks(origin.address, principal.networks):
                     raise Forbidden(f"{principal.kind} may not call from {origin.address}")
                 await self._limits.principal.take_permit(principal_key(principal))
                 return await self._access.add_access(principal)

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from yarl import URL
 
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.http.static import StaticDocument
 from services.gateway.docs.document import ApiPart, OpenApiDocument, extract_api, merge_documents
 from services.gateway.routes import Route
@@ -67,7 +67,7 @@ class DocumentCache:
             async with self._session.get(url, timeout=FETCH_TIMEOUT) as answer:
                 answer.raise_for_status()
                 document: Any = msgspec.json.decode(await answer.read())
-        except (ClientError, TimeoutError, *INVALID_JSON) as error:
+        except (ClientError, TimeoutError, *JSON_ERRORS) as error:
             log.info("no documentation from %s: %r", name, error)
             return False
         if not isinstance(document, dict):

@@ -8,7 +8,7 @@ from typing import Any
 
 from libs.common.envelope import OPEN_API_PREFIXES
 from libs.common.http.document import CALLER_EXTENSION
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from libs.common.identity.functions import Function
 from services.gateway.routes import CredentialType, Route
 
@@ -148,10 +148,10 @@ def _rename_references(node: Any, names: Mapping[ComponentKey, str]) -> Any:
 
 SUPER_ADMIN_SCOPE = "super_admin"
 _USER_SCHEME = "user"
-_SECURITY_BY_KIND: dict[Kind, list[dict[str, list[str]]]] = {
-    Kind.APPLICATION: [{"bearer": []}, {"accessToken": []}],
-    Kind.DEVICE: [{"deviceKey": []}],
-    Kind.USER: [{_USER_SCHEME: []}],
+_SECURITY_BY_KIND: dict[PrincipalKind, list[dict[str, list[str]]]] = {
+    PrincipalKind.APPLICATION: [{"bearer": []}, {"accessToken": []}],
+    PrincipalKind.DEVICE: [{"deviceKey": []}],
+    PrincipalKind.USER: [{_USER_SCHEME: []}],
 }
 _FUNCTION_SCOPE_TEXT = "Granted by a role, or to super-admins; not requested at login"
 

@@ -18,7 +18,7 @@ from libs.common.envelope import encode_error, error_headers
 from libs.common.errors import ThingwayError, Unauthenticated, Unavailable
 from libs.common.http.static import MIN_COMPRESSED_BYTES, WBITS_BY_CODING
 from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Principal
-from libs.common.telemetry.tracing import TRACE, current_trace
+from libs.common.telemetry.tracing import TRACE_HEADER, current_trace
 from services.gateway.access.addresses import ClientOrigin
 from services.gateway.proxy.body import ClientDisconnected, RequestBody
 from services.gateway.proxy.coding import UnsupportedCoding, create_encoder
@@ -376,5 +376,5 @@ class Forwarder:
         if exchange.route.passes_login and (login := exchange.headers.get(b"authorization")):
             fields.append((b"authorization", login))
         if self.traced and (trace := current_trace()):
-            fields.append((TRACE.encode(), trace.encode()))
+            fields.append((TRACE_HEADER.encode(), trace.encode()))
         return fields

@@ -19,7 +19,7 @@ from libs.common.bus.accounts import (
     inbox_prefix,
 )
 from libs.common.contracts.integrations import integration_user
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 
 MAX_MESSAGE_ID_CHARACTERS = 256
 """Maximum characters of a message id."""
@@ -165,7 +165,7 @@ def limit_creation(subject: str, body: bytes) -> bytes:
         raise RejectedError(f"the request is larger than {MAX_CREATION_BYTES} bytes", 413)
     try:
         creation = _creation_decoder.decode(body)
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         raise RejectedError(f"not a durable pull consumer: {error}") from error
     client_id = subject.split(".")[5]
     config = creation.config
@@ -223,7 +223,7 @@ def limit_pull(body: bytes) -> bytes:
         )
     try:
         pull = _pull_decoder.decode(body) if len(body) <= MAX_PULL_BYTES else None
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         raise RejectedError(f"not a request for messages: {error}") from error
     if pull is None:
         raise RejectedError(f"the request is larger than {MAX_PULL_BYTES} bytes", 413)

@@ -28,10 +28,10 @@ from libs.common.bus.accounts import (
 )
 from libs.common.bus.publishing import publish_frame, write_frames
 from libs.common.contracts.integrations import Tenant
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.identity.users import UserTenants
 from libs.common.limits.meter import FloodGuard, MessageMeter, Meter
-from libs.common.limits.tenants import count_limited
+from libs.common.limits.tenants import count_rejection
 from libs.common.scheduling import FairQueue
 from libs.common.telemetry.tracing import begin_trace, read_trace, trace_header
 from services.gateway.relay.rules import (
@@ -74,7 +74,7 @@ def _find_request_rates(
         return {(sender.user, None): MAX_REQUESTS_PER_SECOND}
     try:
         tenant = _integration_request_decoder.decode(body).tenant
-    except INVALID_JSON:
+    except JSON_ERRORS:
         tenant = ""  # the called service rejects the request
     return {
         (sender.user, None): MAX_INTEGRATION_REQUESTS_PER_SECOND,
@@ -127,7 +127,7 @@ class RelayQuota:
                     self._others.consume(key, 1)
                 return
             limit, reason = "eachMessages", f"more than {exceeded[0]} requests per second"
-        count_limited(limit, tenant)
+        count_rejection(limit, tenant)
         answers = (
             MAX_INTEGRATION_REQUESTS_PER_SECOND
             if pattern in INTEGRATION_SUBJECTS

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from libs.common.contracts.names import MAX_DEVICES
+from libs.common.contracts.names import MAX_DESCRIBED_DEVICES
 from libs.common.http.console import ResponseModel
 from libs.common.http.ids import Id
 from libs.common.things import AccessMod, EntityType, ValueType
@@ -108,7 +108,7 @@ class SaveCanvas(msgspec.Struct, kw_only=True):
     name: Name
     widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_CANVAS_WIDGETS)]
     entity_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_CANVAS_ENTITIES)] | None = None
-    device_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DEVICES)] | None = None
+    device_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_DESCRIBED_DEVICES)] | None = None
 
 
 class CreateCanvas(msgspec.Struct):

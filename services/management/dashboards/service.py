@@ -12,7 +12,7 @@ from libs.common.errors import Forbidden, InvalidInput, NotFound, TooLarge
 from libs.common.http.console import distinct_ids, parse_name
 from libs.common.http.streaming import StreamedAnswer
 from libs.common.identity import Principal
-from libs.common.identity.grants import Grants, Sharing
+from libs.common.identity.grants import Grants, ResourceTypeGrants
 from services.management.dashboards.model import (
     UPLOADED,
     AllocateId,
@@ -42,7 +42,9 @@ C = TypeVar("C", Cover | None, Cover | UnsetType | None)
 class DashboardService:
     """The operations on dashboards."""
 
-    def __init__(self, store: DashboardStore, sharing: Sharing, next_id: AllocateId) -> None:
+    def __init__(
+        self, store: DashboardStore, sharing: ResourceTypeGrants, next_id: AllocateId
+    ) -> None:
         self._store = store
         self._sharing = sharing
         self._next_id = next_id

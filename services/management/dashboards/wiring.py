@@ -8,7 +8,7 @@ from libs.common.bus import BatchConsumer, Bus, RpcClient, RpcServer
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import DescribeDashboards, GetDeviceCanvas
 from libs.common.device_client import DeviceClient
-from libs.common.identity.grants import GrantReader, Sharing
+from libs.common.identity.grants import GrantReader, ResourceTypeGrants
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
@@ -46,7 +46,7 @@ def wire(
     canvas_store = CanvasStore(mongo, resources)
     store = DashboardStore(mongo, limits, canvas_store, resources)
     next_id = IdAllocator(mongo.database, "dashboards", IDS_PER_ALLOCATION).allocate
-    sharing = Sharing(rpc_client, grants, ResourceType.DASHBOARD)
+    sharing = ResourceTypeGrants(rpc_client, grants, ResourceType.DASHBOARD)
     dashboards = DashboardService(store, sharing, next_id)
     canvases = CanvasService(canvas_store, store, dashboards, grants, devices, next_id)
     rpc_server.offer("describe_dashboards", DescribeDashboards, dashboards.describe)

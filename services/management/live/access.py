@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from libs.common.bus import RpcClient
 from libs.common.contracts.limits import UsageRequest
-from libs.common.contracts.mqtt import live_user
+from libs.common.contracts.mqtt import live_mqtt_user
 from libs.common.errors import Unauthenticated, Unavailable
 from libs.common.identity import Principal
-from libs.common.identity.access import AccessReader, access_key
+from libs.common.identity.access import AccessReader, access_version_key
 from libs.common.identity.grants import GrantReader, Grants
-from libs.common.identity.tokens import live_key
+from libs.common.identity.tokens import live_password_key
 from libs.common.limits.tenants import (
     HeldSlots,
     LimitsCache,
@@ -51,7 +51,10 @@ class Credentials:
 
     async def read_access_versions(self, tenants: Sequence[str]) -> list[int]:
         """Return the access version of each tenant, 0 if unknown; raise `Unavailable`."""
-        return [int(found or 0) for found in await self._read_keys(list(map(access_key, tenants)))]
+        return [
+            int(found or 0)
+            for found in await self._read_keys(list(map(access_version_key, tenants)))
+        ]
 
     async def _read_keys(self, keys: list[str]) -> list[bytes | str | None]:
         try:
@@ -103,9 +106,9 @@ class AdmissionControl:
 
         Raises `Unauthenticated`, `TooManyRequests`, and `Unavailable` without Redis or `auth`.
         """
-        credential = live_key((connect.password or b"").decode(errors="replace"))
+        credential = live_password_key((connect.password or b"").decode(errors="replace"))
         holder = await self._credentials.find_user(credential)
-        if holder is None or connect.user != live_user(holder.user_id).encode():
+        if holder is None or connect.user != live_mqtt_user(holder.user_id).encode():
             raise Unauthenticated("the user name or the password is wrong")
         if len(connect.fields) > 1:  # the client id, and the parts of a will
             raise Unauthenticated("a will is not permitted, because clients must not publish")

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from libs.common.changes import EntityChange
-from libs.common.contracts.entities import MAX_KEYS
+from libs.common.contracts.entities import MAX_RESOLVED_KEYS
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.lru_cache import LruCache
@@ -90,7 +90,7 @@ class EntityIds:
 
     async def _request_missing(self, tenant: str, missing: dict[str, _MissingNumber]) -> None:
         rest = iter(missing)
-        while keys := list(islice(rest, MAX_KEYS)):
+        while keys := list(islice(rest, MAX_RESOLVED_KEYS)):
             try:
                 entities = await self._devices.resolve(tenant, keys=keys)
             except ThingwayError as error:

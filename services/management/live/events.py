@@ -16,7 +16,7 @@ from libs.common.changes import (
     read_reported_change,
     read_state_change,
 )
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.management.live.hub import Hub
 from services.management.live.sockets import create_pause
@@ -96,7 +96,7 @@ async def _push_to_hub(hub: Hub, messages: list[Msg]) -> None:
                 changes.append(read_reported_change(message.data))
             else:
                 hub.mqtt_publisher.collect(read_state_change(message.subject, message.data))
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             log.warning("%s cannot be decoded: %s", message.subject, error)
         if changes and len(messages) <= MAX_WAITING_FRAMES:
             await hub.push(changes, pause)

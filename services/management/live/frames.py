@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 import msgspec
 
 from libs.common.changes import EntityChange
-from libs.common.decoding import INVALID_JSON, parse_validation_error
+from libs.common.decoding import JSON_ERRORS, parse_validation_error
 from libs.common.errors import InvalidInput
 from libs.common.http.ids import parse_id, try_read_id
 
@@ -229,7 +229,7 @@ def decode_frame(text: str) -> frozenset[str] | FilterRequest | str | None:
         return frozenset(_keys_decoder.decode(frame.payload).entity_key)
     except msgspec.ValidationError as error:
         raise InvalidFrame(parse_validation_error(str(error)).text) from error
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         raise InvalidFrame("not JSON") from error
 
 

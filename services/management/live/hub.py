@@ -20,7 +20,7 @@ from functools import partial
 from typing import TypeVar
 
 from libs.common.changes import ChangedThing, EntityChange
-from libs.common.contracts.entities import MAX_KEYS
+from libs.common.contracts.entities import MAX_RESOLVED_KEYS
 from libs.common.device_client import DeviceClient
 from libs.common.errors import ThingwayError
 from libs.common.http.ids import try_read_id
@@ -271,7 +271,9 @@ class Subscriptions:
         keys = frozenset(key for key in requested if "." in key)
         by_key = {}
         if ids:
-            entities = await self._devices.resolve(subscriber.principal.tenant, ids=ids[:MAX_KEYS])
+            entities = await self._devices.resolve(
+                subscriber.principal.tenant, ids=ids[:MAX_RESOLVED_KEYS]
+            )
             by_key = {entity.key: str(entity.id) for entity in entities}
         async with self.turns.step(subscriber.principal.tenant):
             self._hub.set_keys(subscriber, keys, by_key)
@@ -300,14 +302,14 @@ class Subscriptions:
         if subscriber.filter is not None:
             ids = sorted(granted)
             answers = [
-                await self._devices.resolve(tenant, ids=ids[start : start + MAX_KEYS])
-                for start in range(0, len(ids), MAX_KEYS)
+                await self._devices.resolve(tenant, ids=ids[start : start + MAX_RESOLVED_KEYS])
+                for start in range(0, len(ids), MAX_RESOLVED_KEYS)
             ]
             subscriber.granted_keys = frozenset(
                 entry.key for entities in answers for entry in entities
             )
         elif keys:
-            entities = await self._devices.resolve(tenant, keys=keys[:MAX_KEYS])
+            entities = await self._devices.resolve(tenant, keys=keys[:MAX_RESOLVED_KEYS])
             subscriber.granted_keys = frozenset(
                 entity.key for entity in entities if entity.id in granted
             )

@@ -15,7 +15,7 @@ from itertools import islice
 import msgspec
 
 from libs.common.changes import EntityChange
-from libs.common.contracts.mqtt import live_topic, live_user
+from libs.common.contracts.mqtt import live_mqtt_user, live_topic
 from libs.common.identity import Principal
 from libs.common.identity.grants import Grants
 from libs.common.jobs import NamedTasks
@@ -63,7 +63,7 @@ class MqttListener(Listener):
         self, principal: Principal, credential: str, grants: Grants, live_socket: LiveSocket
     ) -> None:
         super().__init__(principal, credential, grants, live_socket)
-        self.topic = live_topic(live_user(principal.user_id))
+        self.topic = live_topic(live_mqtt_user(principal.user_id))
         self._messages: deque[bytes] = deque()
         self._waiting: set[int] = set()
 

@@ -11,7 +11,7 @@ from litestar.exceptions import WebSocketDisconnect
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request
 
-from libs.common.contracts.mqtt import WS_PATH
+from libs.common.contracts.mqtt import MQTT_WEBSOCKET_PATH
 from libs.common.scheduling import FairScheduler
 from services.management.live.packets import MAX_PACKET_BYTES
 
@@ -132,7 +132,7 @@ class GracefulCloseProtocol(WebSocketsSansIOProtocol):
         Disable WebSocket pings with MQTT: paho's answers violate RFC 6455 (5.1), and end the
         connection.
         """
-        if event.path.partition("?")[0] == WS_PATH:
+        if event.path.partition("?")[0] == MQTT_WEBSOCKET_PATH:
             self.conn.max_message_size = MAX_PACKET_BYTES
             self.ping_interval = None
         super().handle_connect(event)

@@ -10,7 +10,7 @@ from libs.common.bus import Bus, RpcClient
 from libs.common.device_client import DeviceClient
 from libs.common.identity.grants import GrantReader
 from libs.common.jobs import run_in_background
-from libs.common.limits.tenants import LimitsCache, report_usage
+from libs.common.limits.tenants import LimitsCache, answer_usage_requests
 from libs.common.store.redis import Redis
 from services.management.live.access import AdmissionControl, Credentials, UserAccess
 from services.management.live.console import LiveHandlers, create_router
@@ -35,7 +35,7 @@ class Live:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Push changes and check sockets while the block runs."""
-        await report_usage(self.bus, self.admission.measure_usage)
+        await answer_usage_requests(self.bus, self.admission.measure_usage)
         try:
             async with run_in_background(self.events.consumer.run(), self.watch.run()):
                 yield

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from libs.common.contracts.integrations import NOT_SET, AddDevice, NewDevice, PropertiesUpdated
+from libs.common.contracts.integrations import (
+    MISSING_SETTING_CODE,
+    AddDevice,
+    NewDevice,
+    PropertiesUpdated,
+)
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import validate_url
 from services.management.manifests import load_manifest
@@ -76,7 +81,9 @@ class ChirpStack(NetworkServer):
         )
         if not profile:
             if app_key:
-                raise InvalidInput("is required to register a device", field=PROFILE, code=NOT_SET)
+                raise InvalidInput(
+                    "is required to register a device", field=PROFILE, code=MISSING_SETTING_CODE
+                )
             return new
         if app_key and not _APP_KEY_PATTERN.fullmatch(app_key):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
@@ -84,7 +91,9 @@ class ChirpStack(NetworkServer):
         values = (await self.things.get_own_values(request.tenant)).properties
         application = read_setting(request.params, APPLICATION) or read_setting(values, APPLICATION)
         if not application:
-            raise InvalidInput("is required to register a device", field=APPLICATION, code=NOT_SET)
+            raise InvalidInput(
+                "is required to register a device", field=APPLICATION, code=MISSING_SETTING_CODE
+            )
         registration = DeviceRegistration(
             dev_eui=new.identifier,
             name=request.name,

@@ -9,7 +9,7 @@ import msgspec
 
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import (
-    LARGEST_FRAME,
+    MAX_FRAME_BYTES,
     MAX_GATEWAYS,
     DeviceFrame,
     Downlink,
@@ -18,7 +18,7 @@ from libs.common.contracts.frames import (
     SendDownlinkState,
     SendLinkState,
 )
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.errors import InvalidInput, MalformedRequest
 
 MAX_NAME_CHARACTERS = 128
@@ -107,8 +107,8 @@ def create_uplink(
     """
     if not FIRST_PORT <= port <= LAST_PORT:
         return None
-    if len(data) > LARGEST_FRAME:
-        raise InvalidInput(f"has more than {LARGEST_FRAME} bytes", field="data")
+    if len(data) > MAX_FRAME_BYTES:
+        raise InvalidInput(f"has more than {MAX_FRAME_BYTES} bytes", field="data")
     if not 0 <= counter < 2**32:
         raise InvalidInput("must be a frame counter of 32 bits", field="counter")
     frame = Frame(
@@ -149,7 +149,7 @@ def decode_ignoring_invalid_radio(decoder: "msgspec.json.Decoder[Any]", body: by
         if struct is None:
             raise MalformedRequest(f"cannot be decoded: {error}") from error
         return struct
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         raise MalformedRequest(f"cannot be decoded: {error}") from error
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import DeviceFrame, DownlinkState, Reception, SendDownlinkState
-from libs.common.contracts.integrations import NOT_SET, DeviceRef, PropertiesUpdated
+from libs.common.contracts.integrations import MISSING_SETTING_CODE, DeviceRef, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.manifests import load_manifest
 from services.management.networks.broker import check_topic_filter
@@ -61,7 +61,7 @@ class Milesight(NetworkServer):
     def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return the topics that are set, for all devices."""
         if not values[UPLINKS]:
-            raise InvalidInput("is not set", field=UPLINKS, code=NOT_SET)
+            raise InvalidInput("is not set", field=UPLINKS, code=MISSING_SETTING_CODE)
         subscribed = (values[key] for key in TOPIC_SETTINGS if key != DOWNLINKS and values[key])
         return [fromkey.replace(DEV_EUI_PLACEHOLDER, "+") for fromkey in dict.fromkeys(subscribed)]
 
@@ -74,7 +74,7 @@ class Milesight(NetworkServer):
     ) -> Publication:
         """Return a downlink on the topic of the device."""
         if not values[DOWNLINKS]:
-            raise InvalidInput("is not set", field=DOWNLINKS, code=NOT_SET)
+            raise InvalidInput("is not set", field=DOWNLINKS, code=MISSING_SETTING_CODE)
         return encode_downlink(downlink, values[DOWNLINKS])
 
     async def _get_route(self, device: DeviceRef) -> DownlinkRoute:

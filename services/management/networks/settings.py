@@ -18,14 +18,14 @@ from litestar.di import NamedDependency
 from litestar.params import PathParameter
 
 from libs.common.bus import RawRequest, RpcClient
-from libs.common.contracts.frames import LARGEST_HOOK
-from libs.common.contracts.integrations import NOT_SET, Acknowledged
+from libs.common.contracts.frames import MAX_HOOK_BYTES
+from libs.common.contracts.integrations import MISSING_SETTING_CODE, Acknowledged
 from libs.common.errors import InvalidInput, NotFound, TooLarge
 from libs.common.http import HttpRequest, build_dependencies
 from libs.common.http.console import post
 from libs.common.http.outgoing import describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
-from libs.common.tls import ENCRYPTED, MQTT_PORTS, trusting_context
+from libs.common.tls import MQTT_PORTS, TLS_SCHEMES, trusting_context
 from services.management.networks.store import WEBHOOK_SETTING, NetworkStore, find_hook_owner
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
@@ -96,7 +96,7 @@ def parse_broker_address(text: str, allowed_networks: tuple[str, ...]) -> tuple[
         raise InvalidInput("must not have a login: use username and password", field=BROKER)
     if not is_host_allowed(host, allowed_networks):
         raise InvalidInput(describe_blocked_host(host), field=BROKER)
-    return host, port or MQTT_PORTS[parts.scheme], parts.scheme in ENCRYPTED
+    return host, port or MQTT_PORTS[parts.scheme], parts.scheme in TLS_SCHEMES
 
 
 def check_broker_settings(properties: dict[str, Any], allowed_networks: tuple[str, ...]) -> None:
@@ -156,7 +156,7 @@ async def read_broker(
         (CERTIFICATE, key, PRIVATE_KEY),
     ):
         if read_setting(values, name) and not secret:
-            raise InvalidInput(UNSET_ERROR, field=field_name, code=NOT_SET)
+            raise InvalidInput(UNSET_ERROR, field=field_name, code=MISSING_SETTING_CODE)
     broker = Broker(
         host=host,
         port=port,
@@ -200,7 +200,7 @@ class WebhookForwarder:
     "/integration/hooks/{token:str}",
     body=Any,
     example={"devEui": "24e124136b502217", "port": 85, "counter": 17, "data": "AXVkA2fXAA=="},
-    request_max_body_size=LARGEST_HOOK,
+    request_max_body_size=MAX_HOOK_BYTES,
     tags=["Integrations"],
     waits=True,
     summary="Receive webhook of integration",
@@ -216,8 +216,8 @@ async def take_hook(
     Stack, or a message that the mapping of `webhook` matches. The token is the only credential.
     """
     body = await request.body()
-    if len(body) > LARGEST_HOOK:
-        raise TooLarge(f"the body has more than {LARGEST_HOOK} bytes", field="body")
+    if len(body) > MAX_HOOK_BYTES:
+        raise TooLarge(f"the body has more than {MAX_HOOK_BYTES} bytes", field="body")
     await network_hooks.forward(token, body)
 
 

@@ -17,7 +17,7 @@ from libs.common.contracts.frames import (
     SendDownlinkState,
     SendLinkState,
 )
-from libs.common.contracts.integrations import NOT_SET, PropertiesUpdated
+from libs.common.contracts.integrations import MISSING_SETTING_CODE, PropertiesUpdated
 from libs.common.errors import InvalidInput
 from services.management.manifests import load_manifest
 from services.management.networks.messages import (
@@ -63,7 +63,9 @@ class TheThingsStack(NetworkServer):
     def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return the topics of the application, which is the user name."""
         if not broker.username:
-            raise InvalidInput("is not set: application@tenant", field=USERNAME, code=NOT_SET)
+            raise InvalidInput(
+                "is not set: application@tenant", field=USERNAME, code=MISSING_SETTING_CODE
+            )
         return [f"v3/{broker.username}/devices/+/{kind}" for kind in TOPIC_KINDS]
 
     def decode_message(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:

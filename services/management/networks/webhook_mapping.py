@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from libs.common.clock import parse_time, to_ms
 from libs.common.contracts.frames import Reception
-from libs.common.contracts.integrations import NOT_SET
-from libs.common.decoding import INVALID_JSON, decode_json, parse_number
+from libs.common.contracts.integrations import MISSING_SETTING_CODE
+from libs.common.decoding import JSON_ERRORS, decode_json, parse_number
 from libs.common.errors import InvalidInput, MalformedRequest
 from services.management.networks.messages import (
     FIRST_PORT,
@@ -148,7 +148,7 @@ def map_body_to_uplink(tenant: str, body: bytes, settings: dict[str, str]) -> In
     fields = POINTERS_BY_PRESET.get(preset) or _read_custom_pointers(settings)
     try:
         content = decode_json(body)
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         raise MalformedRequest(f"is not JSON: {error}", field="body") from error
     where, uplinks = UPLINK_TYPES_BY_PRESET.get(preset, ("", ()))
     if where and follow_pointer(content, where) not in (*uplinks, _MISSING):
@@ -184,7 +184,7 @@ def _read_custom_pointers(settings: dict[str, str]) -> PointersByField:
     """Return the pointers in the settings; raise `InvalidInput` if a required one is missing."""
     for key in REQUIRED_FIELDS:
         if not settings.get(key):
-            raise InvalidInput("is not set", field=key, code=NOT_SET)
+            raise InvalidInput("is not set", field=key, code=MISSING_SETTING_CODE)
     return {key: (text,) for key in (*POINTER_FIELDS, ENCODING) if (text := settings.get(key))}
 
 

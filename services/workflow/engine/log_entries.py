@@ -4,7 +4,7 @@ import logging
 from collections import OrderedDict
 
 from libs.common.clock import now_ms
-from libs.common.limits.tenants import count_limited
+from libs.common.limits.tenants import count_rejection
 from libs.common.lru_cache import LruCache
 from libs.common.store.ids import IdAllocator
 from services.workflow.flows.service import FlowService
@@ -92,7 +92,7 @@ class RejectedRunCounter:
 
     def count_rejected(self, flow: DeployedFlow, limit: str) -> None:
         """Count a run that was rejected because of a limit such as `waitingRuns`."""
-        count_limited(limit, flow.tenant)
+        count_rejection(limit, flow.tenant)
         _, number = self._flows.pop(flow.flow_id, (flow, 0))
         self._flows[flow.flow_id] = flow, number + 1
         if len(self._flows) > MAX_COUNTED_FLOWS:

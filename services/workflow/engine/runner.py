@@ -18,10 +18,10 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.clock import now_ms
 from libs.common.errors import Conflict, ThingwayError
-from libs.common.limits.tenants import count_limited
+from libs.common.limits.tenants import count_rejection
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import StoreError
-from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.logs import add_log_fields
 from libs.common.telemetry.tracing import continue_trace, mark_failed
 from services.workflow.engine.execution import Execution
 from services.workflow.engine.log_entries import CircuitBreaker, RejectedRunCounter
@@ -131,7 +131,7 @@ class Engine:
         try:
             self.queue.add_if_room(share)
         except QueueFull as error:
-            count_limited(error.limit, share.owner.tenant)
+            count_rejection(error.limit, share.owner.tenant)
             raise
         runs = await self._record_queued([(start, share)])
         if not runs:
@@ -271,7 +271,7 @@ class Engine:
                     await task
 
     async def _run_and_record(self, run: Run) -> None:
-        name_lines(tenant=run.tenant, runId=str(run.id), flowId=str(run.flow_id))
+        add_log_fields(tenant=run.tenant, runId=str(run.id), flowId=str(run.flow_id))
         try:
             with continue_trace("run flow", SpanKind.CONSUMER, run.cause.trace) as span:
                 if run.cause.hops >= MAX_HOPS:

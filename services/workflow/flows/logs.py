@@ -15,7 +15,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec.structs import asdict, replace
 
-from libs.common.contracts.entities import MAX_KEYS
+from libs.common.contracts.entities import MAX_RESOLVED_KEYS
 from libs.common.errors import NotFound
 from libs.common.http import RequestPrincipal, build_dependencies
 from libs.common.http.console import Page, PageRequest, ResponseModel, get, post
@@ -127,7 +127,7 @@ class LogService:
         if run is None:
             raise NotFound(f"run {run_id} does not exist", field="log_id")
         await self.flows.get_visible(user, run.flow_id)
-        keys = find_possible_entity_keys(run.traces, MAX_KEYS)
+        keys = find_possible_entity_keys(run.traces, MAX_RESOLVED_KEYS)
         entities = await self.entities.resolve(user.tenant, keys) if keys else ()
         hidden = {entity.key for entity in entities if entity.write_only}
         traces = mask_values(run.traces, hidden) if hidden else run.traces

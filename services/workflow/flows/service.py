@@ -14,9 +14,9 @@ from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooM
 from libs.common.http.console import Page, distinct_ids, parse_name
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
-from libs.common.identity.grants import Sharing
+from libs.common.identity.grants import ResourceTypeGrants
 from libs.common.identity.users import UserNames
-from libs.common.limits.tenants import count_limited
+from libs.common.limits.tenants import count_rejection
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
 from services.workflow.flows.deployment import FlowDeployer
@@ -57,7 +57,7 @@ class FlowService:
     runs: RunStore
     vault: Vault
     deployer: FlowDeployer
-    sharing: Sharing
+    sharing: ResourceTypeGrants
     people: UserNames
     limits: Callable[[str], Limits]
     ids: IdAllocator
@@ -206,7 +206,7 @@ class FlowService:
         if not user.may(Function.WORKFLOW_ADD):
             raise Forbidden("this user may not create or edit flows")
         if await self.store.count(user.tenant) >= self.limits(user.tenant).flows:
-            count_limited("flows", user.tenant)
+            count_rejection("flows", user.tenant)
             raise TooManyRequests("the tenant has reached its limit of flows", retry_after=60.0)
         now = datetime.now(UTC)
         flow = Flow(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.names import DescribeFlows
-from libs.common.identity.grants import Sharing
+from libs.common.identity.grants import ResourceTypeGrants
 from libs.common.identity.users import UserNames
 from libs.common.store.ids import IdAllocator
 from services.workflow.clients import Clients
@@ -52,7 +52,7 @@ def wire_flows(
         runs=runs,
         vault=vault,
         deployer=deployer,
-        sharing=Sharing(clients.rpc, clients.grants, ResourceType.WORKFLOW),
+        sharing=ResourceTypeGrants(clients.rpc, clients.grants, ResourceType.WORKFLOW),
         people=UserNames(clients.rpc),
         limits=clients.limits.get,
         ids=IdAllocator(database, "flows", FLOW_IDS_PER_ALLOCATION),

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from libs.common.bus.hops import hops_header
-from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
+from libs.common.decoding import JSON_ERRORS, decode_json, decode_text, is_json
 from services.workflow.credentials.service import TenantCredentials
 from services.workflow.errors import NodeFailed
 from services.workflow.expressions.references import format_text
@@ -165,7 +165,7 @@ def _decode_content(answer: HttpAnswer) -> Any:
     if is_json(answer.content_type):
         if not decode_text(answer.body, answer.content_type).strip():
             return None
-        with suppress(*INVALID_JSON):
+        with suppress(*JSON_ERRORS):
             return decode_json(answer.body, answer.content_type)
     return decode_text(answer.body, answer.content_type)
 

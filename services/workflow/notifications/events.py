@@ -12,7 +12,7 @@ from libs.common.bus.publishing import acknowledge
 from libs.common.changes import ALARM_SUBJECTS
 from libs.common.clock import to_ms
 from libs.common.contracts.events import AlarmChanged
-from libs.common.decoding import INVALID_JSON, copy_fields
+from libs.common.decoding import JSON_ERRORS, copy_fields
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.workflow.notifications.store import (
     AlarmSummary,
@@ -47,7 +47,7 @@ async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[
     for body in bodies:
         try:
             event = _decode_alarm_event(body)
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             log.warning("an alarm event cannot be decoded: %s", error)
             continue
         now = max(datetime.now(UTC), now + MILLISECOND)  # keeps the order of the events

@@ -14,10 +14,10 @@ from functools import partial
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.access import GET_ACCESS, Access, UserRef
-from libs.common.contracts.names import MAX_DEVICES
+from libs.common.contracts.names import MAX_DESCRIBED_DEVICES
 from libs.common.device_client import DeviceClient
 from libs.common.errors import InvalidInput, ThingwayError, TooManyRequests, Unauthenticated
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import GrantReader
 from libs.common.identity.seal import SealBroken
@@ -191,7 +191,7 @@ class NotificationSender:
         except Unauthenticated:
             return set()
         principal = Principal(
-            kind=Kind.USER,
+            kind=PrincipalKind.USER,
             tenant=tenant,
             subject=str(user),
             functions=access.functions,
@@ -202,8 +202,8 @@ class NotificationSender:
         grants = await self.grants.read(principal)
         ids = sorted({notice.alarm.device_id for notice in notices})
         visible: set[int] = set()
-        for first in range(0, len(ids), MAX_DEVICES):
-            batch = ids[first : first + MAX_DEVICES]
+        for first in range(0, len(ids), MAX_DESCRIBED_DEVICES):
+            batch = ids[first : first + MAX_DESCRIBED_DEVICES]
             for device in await DeviceClient(self.rpc).describe_devices(tenant, batch):
                 if grants.allows_device(device.id, device.integration, device.group):
                     visible.add(device.id)

@@ -15,7 +15,7 @@ from litestar.exceptions import ClientException
 from litestar.params import PathParameter
 
 from libs.common.bus.hops import HOPS_HEADER, read_hops
-from libs.common.decoding import INVALID_JSON, decode_json, decode_text, is_json
+from libs.common.decoding import JSON_ERRORS, decode_json, decode_text, is_json
 from libs.common.errors import MalformedRequest, TooLarge
 from libs.common.http import HttpRequest, build_dependencies
 from libs.common.http.console import post, route
@@ -135,7 +135,7 @@ def _decode_body(request: HttpRequest, body: bytes) -> Any:
     if is_json(content_type):
         try:
             return decode_json(body, content_type)
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             raise MalformedRequest(f"must be JSON: {error}", field="body") from error
     return decode_text(body, content_type)
 

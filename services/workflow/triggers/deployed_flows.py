@@ -22,7 +22,7 @@ from libs.common.bus import Wakeups
 from libs.common.contracts.limits import Limits
 from libs.common.errors import TooManyRequests
 from libs.common.jobs import wait_for_event
-from libs.common.limits.tenants import count_limited
+from libs.common.limits.tenants import count_rejection
 from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS
 from libs.common.store.mongo import Database, Session, StoreError
 from services.workflow.flows.model import DeploymentObserver
@@ -121,7 +121,7 @@ class DeployedFlowIndex(DeploymentObserver):
         maximum = self._limits(tenant).key_flows
         key = self.index.find_crowded_key(deployed, list_listened_keys(deployed), maximum)
         if key is not None:
-            count_limited("keyFlows", tenant)
+            count_rejection("keyFlows", tenant)
             text = f"entities: at most {maximum} flows can listen to {key}"
             raise TooManyRequests(text, retry_after=60.0)
 

@@ -27,7 +27,7 @@ from libs.common.changes import (
     read_reported_change,
 )
 from libs.common.clock import now_ms
-from libs.common.decoding import INVALID_JSON
+from libs.common.decoding import JSON_ERRORS
 from libs.common.store.mongo import StoreError
 from libs.common.telemetry.tracing import read_trace, trace_batch
 from services.workflow.engine.runner import RUNS_PER_WRITE, Engine, FlowStart, record_and_execute
@@ -225,7 +225,7 @@ class EventConsumer:
         try:
             about_alarm = message.subject.split(".")[2] == "alarm"
             change = (read_alarm_change if about_alarm else read_reported_change)(message.data)
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             log.warning("a message on %s cannot be decoded: %s", message.subject, error)
             return []
         hops, trace = read_hops(message.headers), read_trace(message.headers)

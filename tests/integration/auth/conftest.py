@@ -28,11 +28,11 @@ from libs.common.contracts.auth import (
 )
 from libs.common.http.request import CLIENT_ADDRESS_HEADER
 from libs.common.identity import (
-    OWN_CONSOLE,
+    OWN_CONSOLE_CLIENT_ID,
     PRINCIPAL_HEADER,
     HeaderSigner,
-    Kind,
     Principal,
+    PrincipalKind,
     generate_keys,
 )
 from libs.common.identity.tokens import TokenReader
@@ -52,12 +52,12 @@ from tests.servers import Servers, _wait_for_nats
 ADDRESS = "192.0.2.7"
 """Where people call from."""
 SUPER_ADMIN = Principal(
-    kind=Kind.USER,
+    kind=PrincipalKind.USER,
     tenant="default",
     subject="42",
     name="root@example.com",
     super_admin=True,
-    client=OWN_CONSOLE,
+    client=OWN_CONSOLE_CLIENT_ID,
 )
 SHARING = {
     "accounts",

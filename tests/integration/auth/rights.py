@@ -5,10 +5,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from libs.common.contracts.access import Access, GrantedResources, UserRef
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 
 STRANGER = Principal(
-    kind=Kind.USER, tenant="elsewhere", subject="43", name="other@example.com", super_admin=True
+    kind=PrincipalKind.USER,
+    tenant="elsewhere",
+    subject="43",
+    name="other@example.com",
+    super_admin=True,
 )
 """The super-admin of another tenant."""
 SUPER_ADMIN_ROLE = 1

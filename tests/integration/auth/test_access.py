@@ -6,7 +6,7 @@ import pytest
 
 from libs.common.contracts.access import Access, GrantedResources, UserRef
 from libs.common.errors import Unauthenticated
-from libs.common.identity.access import access_key
+from libs.common.identity.access import access_version_key
 from tests.integration.auth import rights
 
 
@@ -92,7 +92,7 @@ async def test_asking_restores_a_version_that_redis_lost(auth):
 
     await access(auth, 7)
 
-    assert await auth.redis.get(access_key("default")) == b"1"
+    assert await auth.redis.get(access_version_key("default")) == b"1"
 
 
 async def test_grants_are_the_union_over_the_roles_by_type(auth):

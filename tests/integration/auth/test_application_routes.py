@@ -8,7 +8,7 @@ import nats
 import pytest
 from nats.errors import Error as NatsError
 
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from tests.integration.auth.conftest import ADDRESS, SUPER_ADMIN
 
 HERE = "192.0.2.0/24"
@@ -320,8 +320,8 @@ async def test_only_super_admins_come_in(auth, subtests: pytest.Subtests):
         ("POST", "/audit/search", {}),
     ]:
         for caller in [
-            Principal(kind=Kind.USER, tenant="default", subject="1"),
-            Principal(kind=Kind.APPLICATION, tenant="default", subject="1"),
+            Principal(kind=PrincipalKind.USER, tenant="default", subject="1"),
+            Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="1"),
         ]:
             with subtests.test(str((method, path, body, caller))):
                 await auth.refused(

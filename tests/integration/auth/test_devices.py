@@ -27,11 +27,11 @@ from libs.common.contracts.auth import (
     ListDeviceCertificates,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound, Unauthenticated
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.device_keys import (
-    MAX_DEVICES,
+    MAX_DEVICES_PER_WRITE,
     MAX_WAITING_PER_TENANT,
-    RECORD_SECONDS,
+    RETENTION_SECONDS,
     DeviceKeyCopy,
     DeviceKeyReader,
     RejectedLogins,
@@ -41,7 +41,7 @@ from services.auth.device_credentials import MAX_CERTIFICATES
 from tests.outside import relaying
 
 DEVICE = DeviceRef("Ab12", 7, "t1")
-PRINCIPAL = Principal(kind=Kind.DEVICE, tenant="t1", subject="Ab12")
+PRINCIPAL = Principal(kind=PrincipalKind.DEVICE, tenant="t1", subject="Ab12")
 
 
 async def issue(auth, device: DeviceRef = DEVICE) -> str:
@@ -375,7 +375,7 @@ async def test_the_last_log_in_with_a_wrong_key_is_noted(auth):
     assert found.wrong == "KEY"
     assert await auth.redis.keys("tw:refused-login:*") == [b"tw:refused-login:AB12"]
     assert b"a guess" not in await auth.redis.get("tw:refused-login:AB12")
-    assert 0 < await auth.redis.ttl("tw:refused-login:AB12") <= RECORD_SECONDS
+    assert 0 < await auth.redis.ttl("tw:refused-login:AB12") <= RETENTION_SECONDS
     other = DeviceRef("Ab12", 8, "t1")
     assert await auth.call("last_refused_login", other, LastRefusedLogin) == LastRefusedLogin()
 
@@ -402,7 +402,7 @@ async def test_the_gateway_records_failed_logins_of_devices(auth):
 async def test_a_storm_of_one_tenant_leaves_places_to_others(auth):
     """Their people see why their device is silent."""
     logins = RejectedLogins(auth.redis)
-    for number in range(MAX_DEVICES):
+    for number in range(MAX_DEVICES_PER_WRITE):
         logins.record(DeviceKeyCopy(f"S{number}", number, "t1", "hash"), "KEY", "MQTT")
     logins.record(DeviceKeyCopy("Other", 1, "t2", "hash"), "KEY", "MQTT")
     await logins.write()
@@ -414,12 +414,18 @@ async def test_a_storm_of_wrong_keys_is_written_once_for_each_device(auth):
     """The number of writes does not grow with the number of attempts."""
     logins = RejectedLogins(auth.redis)
     for _ in range(3):
-        for number in range(MAX_DEVICES + 10):
+        for number in range(MAX_DEVICES_PER_WRITE + 10):
             logins.record(
                 DeviceKeyCopy(f"S{number}", number, f"t{number % 5}", "hash"), "KEY", "MQTT"
             )
     await logins.write()
-    assert len(await auth.redis.keys("tw:refused-login:*")) == MAX_DEVICES
-    logins.record(DeviceKeyCopy(f"S{MAX_DEVICES}", MAX_DEVICES, "t1", "hash"), "KEY", "NATS")
+    assert len(await auth.redis.keys("tw:refused-login:*")) == MAX_DEVICES_PER_WRITE
+    logins.record(
+        DeviceKeyCopy(f"S{MAX_DEVICES_PER_WRITE}", MAX_DEVICES_PER_WRITE, "t1", "hash"),
+        "KEY",
+        "NATS",
+    )
     await logins.write()
-    assert (await logins.last(f"S{MAX_DEVICES}", MAX_DEVICES, "t1")).over == "NATS"
+    assert (
+        await logins.last(f"S{MAX_DEVICES_PER_WRITE}", MAX_DEVICES_PER_WRITE, "t1")
+    ).over == "NATS"

@@ -4,7 +4,7 @@ import msgspec
 
 from libs.common.contracts.mqtt import LivePages, LoginRef, live_topic
 from libs.common.identity import Principal
-from libs.common.identity.tokens import live_key
+from libs.common.identity.tokens import live_password_key
 from services.auth.live import build_broker_info
 from services.auth.tokens import writer
 from tests.integration.auth.people import (
@@ -26,7 +26,7 @@ async def page(auth, by) -> dict[str, str]:
 
 async def kept(auth, credentials) -> int:
     """Milliseconds for which Redis keeps a credential, negative when it does not."""
-    return int(await auth.redis.pttl(live_key(credentials["password"])))
+    return int(await auth.redis.pttl(live_password_key(credentials["password"])))
 
 
 async def test_each_page_gets_a_password_of_its_own(auth):
@@ -40,7 +40,7 @@ async def test_each_page_gets_a_password_of_its_own(auth):
     assert not set("/+#") & set(first["username"])
     assert first["client_id"] != second["client_id"]
     assert first["password"] != second["password"]
-    stored = await auth.redis.get(live_key(first["password"]))
+    stored = await auth.redis.get(live_password_key(first["password"]))
     assert msgspec.json.decode(stored, type=Principal) == msgspec.structs.replace(
         user, functions=frozenset(), super_admin=False, access=0
     )
@@ -75,7 +75,7 @@ async def test_a_refresh_keeps_pages_and_prolongs_their_passwords(auth):
     await register(auth)
     tokens = await signed_in(auth)
     credentials = await page(auth, await caller(auth, tokens))
-    await auth.redis.pexpire(live_key(credentials["password"]), 60_000)
+    await auth.redis.pexpire(live_password_key(credentials["password"]), 60_000)
 
     assert (await refresh(auth, tokens["refresh_token"])).status_code == 200
 

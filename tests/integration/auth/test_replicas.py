@@ -11,7 +11,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 
 from libs.common.bus import Bus
 from libs.common.contracts.access import UserRef
-from libs.common.identity.access import AccessVersions, access_key
+from libs.common.identity.access import AccessVersions, access_version_key
 from libs.common.store.mongo import Mongo
 from libs.common.store.redis import connect_redis
 from libs.common.telemetry import Telemetry
@@ -93,7 +93,7 @@ async def test_the_version_stands_in_redis_when_a_change_is_answered(auth, secon
 
     for here in (auth, second, auth):
         await here.done("POST", f"/user/roles/{role_id}/associate-menu", {"menu_ids": ["2001"]})
-        stands = int(await auth.redis.get(access_key("default")))
+        stands = int(await auth.redis.get(access_version_key("default")))
         assert (await access_of(auth, user_id)).version == stands
 
 

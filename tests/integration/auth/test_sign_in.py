@@ -6,7 +6,7 @@ import base64
 import pytest
 from argon2 import PasswordHasher
 
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from services.auth import passwords
 from services.auth.passwords import (
     MAX_ACCOUNT_FAILURES,
@@ -93,7 +93,7 @@ async def test_a_token_stands_for_its_user(auth):
     principal = await caller(auth, await signed_in(auth, "fIRST@example.COM"))
 
     assert (principal.kind, principal.tenant, principal.name) == (
-        Kind.USER,
+        PrincipalKind.USER,
         "default",
         FIRST["email"],
     )
@@ -126,7 +126,7 @@ async def test_a_second_refresh_within_a_minute_gets_the_same_pair(auth):
 
     assert {**again, "expires_in": 0} == {**second, "expires_in": 0}
     assert 0 <= second["expires_in"] - again["expires_in"] <= 30
-    assert (await auth.principal(again["access_token"])).kind is Kind.USER
+    assert (await auth.principal(again["access_token"])).kind is PrincipalKind.USER
     assert (await refresh(auth, again["refresh_token"])).status_code == 200
 
 
@@ -208,12 +208,12 @@ async def test_a_repeated_refresh_does_not_revive_a_revoked_log_in(auth, revoke)
 async def test_a_pair_is_not_repeated_under_a_raised_generation(auth):
     """A refresh that read the user before a new password was set gets nothing after it."""
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60, reuse_grace=60)
-    user = Principal(kind=Kind.USER, tenant="default", subject="7")
+    user = Principal(kind=PrincipalKind.USER, tenant="default", subject="7")
     first = await writer.issue(user, 1)
     holder = await writer.find_principal(first.refresh)
     await writer.rotate(first.refresh, holder, 1)
 
-    await writer.revoke_older_tokens(Kind.USER, "7", 2)
+    await writer.revoke_older_tokens(PrincipalKind.USER, "7", 2)
 
     assert await writer.rotate(first.refresh, holder, 1) is TokenRejection.STALE
     assert await writer.rotate(first.refresh, holder, 2) is TokenRejection.UNKNOWN

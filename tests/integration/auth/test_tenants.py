@@ -8,7 +8,7 @@ import pytest
 from libs.common.contracts.access import Access, UserRef
 from libs.common.contracts.auth import CreatedTenant, CreateTenant, ListTenants, Tenants
 from libs.common.errors import Conflict, InvalidInput
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.functions import Function
 from services.auth.accounts.roles import INITIAL_MENUS
 from services.auth.client_secrets import matches_secret_hash
@@ -165,7 +165,7 @@ async def test_viewers_of_an_older_tenant_may_command_until_it_is_turned_off(aut
 
 async def test_only_super_admins_change_settings(auth):
     """Every function together does not suffice."""
-    caller = Principal(Kind.USER, "default", "7", functions=frozenset(Function))
+    caller = Principal(PrincipalKind.USER, "default", "7", functions=frozenset(Function))
     body = {"viewers_may_command": True}
     await auth.refused(403, "PUT", SETTINGS_PATH, body, caller=caller)
     await auth.refused(403, "GET", SETTINGS_PATH, caller=caller)

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.auth import ApplicationRef, ApplicationSecret, Done
 from libs.common.errors import Unavailable
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.tokens import TokenReader
 from services.auth.tokens.writer import TokenRejection, TokenWriter
 
@@ -48,7 +48,7 @@ async def test_a_token_stands_for_its_application(auth):
     principal = await auth.principal(tokens["access_token"])
 
     assert principal == Principal(
-        kind=Kind.APPLICATION,
+        kind=PrincipalKind.APPLICATION,
         tenant="default",
         subject=str(application.application_id),
         name="meter reader",
@@ -197,9 +197,9 @@ async def test_no_log_in_survives_a_regeneration_that_it_races_with(auth):
 async def test_tokens_cannot_be_issued_for_a_secret_that_was_checked_too_early(auth):
     """The script refuses a generation that Redis has passed."""
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
-    caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
+    caller = Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="7")
 
-    await writer.revoke_older_tokens(Kind.APPLICATION, "7", generation=2)
+    await writer.revoke_older_tokens(PrincipalKind.APPLICATION, "7", generation=2)
 
     assert await writer.issue(caller, generation=1) is TokenRejection.STALE
 
@@ -207,7 +207,7 @@ async def test_tokens_cannot_be_issued_for_a_secret_that_was_checked_too_early(a
 async def test_a_log_in_makes_good_a_revocation_that_redis_lost(auth):
     """A higher generation deletes older tokens without a revocation."""
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
-    caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
+    caller = Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="7")
     old = await writer.issue(caller, generation=1)
 
     new = await writer.issue(caller, generation=2)
@@ -220,7 +220,7 @@ async def test_the_oldest_family_gives_way_beyond_the_limit(auth, monkeypatch):
     """A client that logs in without end cannot fill Redis."""
     monkeypatch.setattr("services.auth.tokens.writer.MAX_FAMILIES_PER_SUBJECT", 3)
     writer = TokenWriter(auth.redis, access_life=60, refresh_life=60)
-    caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
+    caller = Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="7")
 
     pairs = []
     for _ in range(5):
@@ -234,7 +234,7 @@ async def test_the_oldest_family_gives_way_beyond_the_limit(auth, monkeypatch):
 async def test_tokens_expire(auth):
     """Redis forgets an access token when its life is over."""
     writer = TokenWriter(auth.redis, access_life=1, refresh_life=60)
-    caller = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
+    caller = Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="7")
     pair = await writer.issue(caller, 1)
 
     await asyncio.sleep(1.1)

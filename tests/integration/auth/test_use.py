@@ -7,14 +7,14 @@ import pytest
 
 from deploy.platform.nats_grants import SERVICE_USERS
 from libs.common.contracts.limits import SetLimits, TenantLimits, UsageRequest
-from libs.common.identity import Kind, Principal
-from libs.common.limits.tenants import Part, Usage, report_usage
+from libs.common.identity import Principal, PrincipalKind
+from libs.common.limits.tenants import Usage, UsageReader, answer_usage_requests
 
-APPLICATION = Principal(kind=Kind.APPLICATION, tenant="default", subject="7")
-USER = Principal(kind=Kind.USER, tenant="default", subject="8")
+APPLICATION = Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="7")
+USER = Principal(kind=PrincipalKind.USER, tenant="default", subject="8")
 
 
-def telling(use: Usage, asked: list[UsageRequest] | None = None) -> Part:
+def telling(use: Usage, asked: list[UsageRequest] | None = None) -> UsageReader:
     """Return a reporter of a constant usage that records requests."""
 
     async def part(wanted: UsageRequest) -> Usage:
@@ -25,11 +25,11 @@ def telling(use: Usage, asked: list[UsageRequest] | None = None) -> Part:
     return part
 
 
-async def reporting(auth: Any, user: str, *parts: Part, queue: str = "") -> Any:
+async def reporting(auth: Any, user: str, *parts: UsageReader, queue: str = "") -> Any:
     """Processes of a service that report their usage."""
     buses = [await auth.door.bus(user) for _ in parts]
     for bus, part in zip(buses, parts, strict=True):
-        await report_usage(bus, part, queue)
+        await answer_usage_requests(bus, part, queue)
         await bus.client.flush()
     return buses
 
@@ -89,7 +89,7 @@ async def test_many_questions_of_one_tenant_do_not_delay_another(auth):
     done: list[str] = []
 
     async def ask(tenant: str) -> None:
-        caller = Principal(kind=Kind.APPLICATION, tenant=tenant, subject="7")
+        caller = Principal(kind=PrincipalKind.APPLICATION, tenant=tenant, subject="7")
         answer = await auth.ask("GET", "/device/openapi/v1/limits", caller=caller)
         assert answer.status_code == 200
         done.append(tenant)

@@ -11,7 +11,7 @@ from libs.common.contracts.names import (
     DescribedDevices,
     DescribeDevices,
 )
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from tests.integration.auth.people import (
     PASSWORD,
     add_user,
@@ -326,8 +326,8 @@ ADMIN_ONLY = [
 
 async def test_changes_are_for_super_admins(auth):
     """Other users and applications get 403."""
-    user = Principal(kind=Kind.USER, tenant="default", subject="9", name="u")
-    application = Principal(kind=Kind.APPLICATION, tenant="default", subject="9", name="a")
+    user = Principal(kind=PrincipalKind.USER, tenant="default", subject="9", name="u")
+    application = Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="9", name="a")
 
     for method, path, body in ADMIN_ONLY:
         for who in (user, application):

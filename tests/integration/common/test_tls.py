@@ -178,7 +178,7 @@ async def test_a_listener_loads_a_new_certificate_and_keeps_its_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """It waits while certificate and key do not belong together."""
-    monkeypatch.setattr("libs.common.tls.CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("libs.common.tls.FILE_CHECK_SECONDS", 0.01)
     monkeypatch.setattr("libs.common.http.server._freeze_permanent_objects", lambda _: None)
     files, port = Files(tmp_path), ports.claim_random()
     settings = ServiceSettings(

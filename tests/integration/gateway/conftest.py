@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 from opentelemetry.sdk.metrics import MeterProvider
 
-from libs.common.identity import HeaderVerifier, Kind, Principal, generate_keys
-from libs.common.identity.device_keys import DeviceKeyCopy, device_copy_key, device_key_hash
+from libs.common.identity import HeaderVerifier, Principal, PrincipalKind, generate_keys
+from libs.common.identity.device_keys import DeviceKeyCopy, device_credentials_key, device_key_hash
 from libs.common.identity.tokens import token_hash
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
@@ -126,7 +126,7 @@ class Gateway:
     verifier: HeaderVerifier
     http: httpx.AsyncClient
 
-    async def token(self, kind: Kind = Kind.APPLICATION, **more: Any) -> str:
+    async def token(self, kind: PrincipalKind = PrincipalKind.APPLICATION, **more: Any) -> str:
         """Make a valid token of a principal of its own."""
         token = secrets.token_urlsafe(16)
         subject = str(secrets.randbelow(10**9))
@@ -143,7 +143,7 @@ class Gateway:
         """SN and key of a device."""
         sn, key = f"Sn{secrets.token_hex(4)}", secrets.token_hex(8)
         copy = DeviceKeyCopy(sn=sn, device_id=7, tenant="t1", key_hash=device_key_hash(key))
-        await self.redis.set(device_copy_key(sn), msgspec.json.encode(copy), ex=60)
+        await self.redis.set(device_credentials_key(sn), msgspec.json.encode(copy), ex=60)
         return sn, key
 
     async def wire(self, text: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

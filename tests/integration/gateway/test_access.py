@@ -5,7 +5,7 @@ import logging
 import httpx
 import pytest
 
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.tokens import token_hash
 
 from .conftest import DEVICES, Gateway, Recorder, Start
@@ -19,7 +19,7 @@ async def test_bearer_token_lets_in(gateway: Gateway, device: Recorder, scheme: 
     assert reply.status_code == 200
     principal = gateway.verifier.verify(device.last.headers["x-thingway-principal"])
     assert principal == Principal(
-        kind=Kind.APPLICATION, tenant="t1", subject=principal.subject, name="app"
+        kind=PrincipalKind.APPLICATION, tenant="t1", subject=principal.subject, name="app"
     )
 
 
@@ -41,7 +41,7 @@ async def test_a_query_token_of_a_user_lets_nobody_in(
     gateway: Gateway, auth: Recorder, path: str
 ) -> None:
     """Only the open API takes `access_token`: it would reach the logs of proxies."""
-    token = await gateway.token(Kind.USER)
+    token = await gateway.token(PrincipalKind.USER)
     refused = await gateway.http.get(f"{path}?access_token={token}")
     assert (refused.status_code, auth.seen) == (401, [])
     headers = {"Authorization": f"Bearer {token}"}
@@ -72,8 +72,8 @@ async def test_revoked_token_is_401_at_once(gateway: Gateway) -> None:
     assert (await gateway.http.get(f"{DEVICES}/5", headers=headers)).status_code == 401
 
 
-@pytest.mark.parametrize("kind", [Kind.DEVICE, Kind.USER])
-async def test_principal_of_another_kind_is_403(gateway: Gateway, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [PrincipalKind.DEVICE, PrincipalKind.USER])
+async def test_principal_of_another_kind_is_403(gateway: Gateway, kind: PrincipalKind) -> None:
     """A token of a device or a person does not open the applications' API."""
     headers = {"Authorization": f"Bearer {await gateway.token(kind)}"}
     reply = await gateway.http.get(f"{DEVICES}/5", headers=headers)
@@ -88,7 +88,7 @@ async def test_device_comes_in_by_its_key(gateway: Gateway, device: Recorder) ->
     )
     assert reply.status_code == 200
     principal = gateway.verifier.verify(device.last.headers["x-thingway-principal"])
-    assert principal == Principal(kind=Kind.DEVICE, tenant="t1", subject=sn)
+    assert principal == Principal(kind=PrincipalKind.DEVICE, tenant="t1", subject=sn)
     assert "authorization" not in device.last.headers
 
 

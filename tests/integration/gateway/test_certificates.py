@@ -16,9 +16,9 @@ from nats.errors import Error as NatsError
 from deploy.local import programs
 from deploy.platform import ports
 from libs.common.identity import generate_keys
-from libs.common.identity.header import PassSigner, PassVerifier
+from libs.common.identity.header import CertificatePassSigner, CertificatePassVerifier
 from libs.common.mqtt import Connect, read_connect
-from libs.common.tls import PeerCertificate, ServerTls, mqtt_addresses
+from libs.common.tls import PeerCertificate, ServerTls, parse_mqtt_urls
 from services.gateway import certificate_listeners
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.certificate_listeners import MqttListener, NatsListener, add_pass_to_connect
@@ -26,7 +26,7 @@ from services.gateway.connections import AddressConnections
 from tests.certificates import Files
 
 PRIVATE, PUBLIC = generate_keys()
-SIGNER = PassSigner(PRIVATE)
+SIGNER = CertificatePassSigner(PRIVATE)
 PUBLISH = b"\x30\x05\x00\x01ahi"
 
 
@@ -97,7 +97,7 @@ def opened(tmp_path: Path) -> Open:
             door = MqttListener(
                 AddressConnections(TrustedProxies(), most),
                 SIGNER,
-                mqtt_addresses(f"mqtt://127.0.0.1:{there}", ""),
+                parse_mqtt_urls(f"mqtt://127.0.0.1:{there}", ""),
                 connect_timeout=5,
             )
             tls = ServerTls(str(files.certificate_file), str(files.key_file), str(files.ca_file))
@@ -119,7 +119,7 @@ async def test_a_certificate_becomes_the_login(opened: Open, user: str | None):
 
         assert found is not None
         assert found.user == b"SN1"
-        passed = PassVerifier(PUBLIC).verify((found.password or b"").decode())
+        passed = CertificatePassVerifier(PUBLIC).verify((found.password or b"").decode())
         assert passed is not None
         assert passed.subject == "SN1"
         writer.write(PUBLISH)
@@ -215,7 +215,7 @@ def test_over_nats_a_certificate_becomes_the_login(user: str | None):
     )
     found = json.loads(line.removeprefix(b"CONNECT "))
 
-    assert PassVerifier(PUBLIC).verify(found.pop("pass")) == CERTIFICATE
+    assert CertificatePassVerifier(PUBLIC).verify(found.pop("pass")) == CERTIFICATE
     assert found == said | {"user": "SN1"}
 
 
@@ -296,4 +296,4 @@ def test_a_pass_holds_for_a_certificate():
     """It is read as it was signed."""
     certificate = PeerCertificate("SN1", "0A")
 
-    assert PassVerifier(PUBLIC).verify(SIGNER.sign(certificate)) == certificate
+    assert CertificatePassVerifier(PUBLIC).verify(SIGNER.sign(certificate)) == certificate

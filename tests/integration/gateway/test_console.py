@@ -11,8 +11,8 @@ from libs.common.bus import Bus, RpcServer
 from libs.common.contracts.access import Access, UserRef
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
 from libs.common.errors import Unauthenticated
-from libs.common.identity import Kind
-from libs.common.identity.access import access_key
+from libs.common.identity import PrincipalKind
+from libs.common.identity.access import access_version_key
 from tests.servers import Servers
 
 from .conftest import DEVICES, Gateway, Recorder, Start
@@ -64,15 +64,15 @@ async def accounts(servers: Servers) -> AsyncIterator[Auth]:
 
 async def connected(gateway: Gateway) -> None:
     """Wait until the gateway is on the bus: a device that Redis does not know is a 401 then."""
-    headers = {"Authorization": f"Bearer {await gateway.token(Kind.USER)}"}
+    headers = {"Authorization": f"Bearer {await gateway.token(PrincipalKind.USER)}"}
     while (await gateway.http.get("/user", headers=headers)).status_code == 503:
         await asyncio.sleep(0.01)
 
 
 async def user(gateway: Gateway, version: int = 3, tenant: str = "t1") -> dict[str, str]:
     """Header fields of a user of a tenant at `version`."""
-    await gateway.redis.set(access_key(tenant), version)
-    token = await gateway.token(Kind.USER, name="a@b.example", tenant=tenant)
+    await gateway.redis.set(access_version_key(tenant), version)
+    token = await gateway.token(PrincipalKind.USER, name="a@b.example", tenant=tenant)
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -109,7 +109,7 @@ async def test_access_is_asked_once_for_a_version(
         await gateway.http.get("/user", headers=headers)
     assert len(accounts.asked) == 1
     accounts.known = Access(version=4, functions=frozenset(), super_admin=True)
-    await gateway.redis.set(access_key("t1"), 4)
+    await gateway.redis.set(access_version_key("t1"), 4)
     await gateway.http.get("/user", headers=headers)
     principal = gateway.verifier.verify(auth.last.headers["x-thingway-principal"])
     assert (len(accounts.asked), principal.super_admin, principal.access) == (2, True, 4)

@@ -11,8 +11,8 @@ import pytest
 
 from libs.common.bus import Bus
 from libs.common.contracts.limits import Limits, UsageRequest
-from libs.common.identity import Kind
-from libs.common.identity.access import access_key
+from libs.common.identity import PrincipalKind
+from libs.common.identity.access import access_version_key
 from libs.common.limits.tenants import UsageCollector
 from tests.servers import Servers
 
@@ -75,8 +75,8 @@ async def known(gateway: Gateway, accounts: Auth, limits: Limits) -> None:
     """
     accounts.limits = limits
     await connected(gateway)
-    await gateway.redis.set(access_key("t1"), 3)
-    headers = {"Authorization": f"Bearer {await gateway.token(Kind.USER)}"}
+    await gateway.redis.set(access_version_key("t1"), 3)
+    headers = {"Authorization": f"Bearer {await gateway.token(PrincipalKind.USER)}"}
     assert (await gateway.http.get("/user", headers=headers)).status_code == 200
 
 

@@ -11,7 +11,7 @@ import pytest_asyncio
 from aiohttp import ClientSession, WSMsgType, WSServerHandshakeError, web
 
 from libs.common.contracts.limits import Limits
-from libs.common.identity import PRINCIPAL_HEADER, Kind
+from libs.common.identity import PRINCIPAL_HEADER, PrincipalKind
 from libs.common.identity.tokens import token_hash
 from tests.loglines import logged_lines
 from tests.servers import Servers
@@ -113,7 +113,7 @@ async def test_a_token_of_the_query_opens(
     (seen,) = management.seen
     assert token not in str(seen.rel_url) + str(seen.headers)
     principal = gateway.verifier.verify(seen.headers[PRINCIPAL_HEADER])
-    assert (principal.kind, principal.functions) == (Kind.USER, frozenset({"device.view"}))
+    assert (principal.kind, principal.functions) == (PrincipalKind.USER, frozenset({"device.view"}))
     assert seen.headers["x-thingway-token"] == token_hash(token)
     assert seen.headers["x-real-ip"] == "127.0.0.1"
 

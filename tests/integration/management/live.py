@@ -19,11 +19,17 @@ from libs.common.bus.subjects import device_event
 from libs.common.contracts.access import Access, ResourceType, UserRef
 from libs.common.contracts.entities import ResolvedEntities, ResolvedEntity, ResolveEntities
 from libs.common.contracts.events import DeviceProfile, PropertiesReported
-from libs.common.contracts.mqtt import live_user
+from libs.common.contracts.mqtt import live_mqtt_user
 from libs.common.errors import Unauthenticated
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
-from libs.common.identity.access import access_key
-from libs.common.identity.tokens import access_token_key, live_key, token_hash
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    Principal,
+    PrincipalKind,
+    generate_keys,
+)
+from libs.common.identity.access import access_version_key
+from libs.common.identity.tokens import access_token_key, live_password_key, token_hash
 from libs.common.store.migrations import migrate
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
@@ -59,7 +65,7 @@ class World:
         token = f"{user_id}-{uuid4().hex}"
         await self.redis.set(access_token_key(token_hash(token)), "{}")
         principal = Principal(
-            kind=Kind.USER,
+            kind=PrincipalKind.USER,
             tenant="default",
             subject=str(user_id),
             super_admin=super_admin,
@@ -77,9 +83,9 @@ class World:
     async def page(self, user_id: int = 1, tenant: str = "default") -> tuple[str, str]:
         """The user name and the password of a page, as `auth` gives them."""
         password = uuid4().hex
-        principal = Principal(kind=Kind.USER, tenant=tenant, subject=str(user_id))
-        await self.redis.set(live_key(password), msgspec.json.encode(principal))
-        return live_user(user_id), password
+        principal = Principal(kind=PrincipalKind.USER, tenant=tenant, subject=str(user_id))
+        await self.redis.set(live_password_key(password), msgspec.json.encode(principal))
+        return live_mqtt_user(user_id), password
 
     async def revoke(self, socket: Any) -> None:
         """End the token of a socket."""
@@ -89,7 +95,7 @@ class World:
         """Give a user these resources and no others, as `auth` does it."""
         self.grants.take(user_id)
         self.grants.give(user_id, kind, *ids)
-        await self.redis.set(access_key("default"), self.grants.version)
+        await self.redis.set(access_version_key("default"), self.grants.version)
 
     async def report(self, event_id: str = "", tenant: str = "default", **values: Any) -> None:
         """Device 7 (`S1`, of `direct`) reports."""

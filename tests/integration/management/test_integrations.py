@@ -15,7 +15,7 @@ from libs.common.contracts.entities import (
     ThingEntity,
 )
 from libs.common.contracts.integrations import (
-    LEASE_SECONDS,
+    ANNOUNCEMENT_LIFETIME_SECONDS,
     Acknowledged,
     AddDevice,
     KnownIntegrations,
@@ -149,7 +149,15 @@ async def test_one_that_falls_silent_is_gone(management: Management, servers):
         pass
     await management.mongo.database["integrations"].update_one(
         {"_id": "lamps"},
-        [{"$set": {"announcedAt": {"$subtract": ["$$NOW", int(LEASE_SECONDS * 1000)]}}}],
+        [
+            {
+                "$set": {
+                    "announcedAt": {
+                        "$subtract": ["$$NOW", int(ANNOUNCEMENT_LIFETIME_SECONDS * 1000)]
+                    }
+                }
+            }
+        ],
     )
     assert await _ids(admin) == BUILT_IN
     await admin.refused(

@@ -15,7 +15,7 @@ from libs.common.bus import OutgoingMessage
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.events import DeviceEventReported, DeviceProfile
-from libs.common.identity import PRINCIPAL_HEADER, Kind, Principal
+from libs.common.identity import PRINCIPAL_HEADER, Principal, PrincipalKind
 from services.management.live.frames import MAX_SUBSCRIBED_KEYS
 from services.management.live.subscriber import MAX_WAITING_FRAMES
 from tests.integration.management.live import ENTITY_ID, KEY, World
@@ -270,7 +270,7 @@ async def test_without_a_principal_it_stays_shut(world: World):
 
 async def test_an_application_stays_outside(world: World):
     """Live updates are for users."""
-    principal = Principal(kind=Kind.APPLICATION, tenant="default", subject="1")
+    principal = Principal(kind=PrincipalKind.APPLICATION, tenant="default", subject="1")
     headers = {PRINCIPAL_HEADER: world.signer.sign(principal)}
     url = f"ws://127.0.0.1:{world.ports[0]}/websocket"
     with pytest.raises(websockets.InvalidStatus) as refused:

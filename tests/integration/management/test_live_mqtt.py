@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 
 from libs.common.contracts.access import ResourceType
 from libs.common.contracts.mqtt import live_topic
-from libs.common.identity.tokens import live_key
+from libs.common.identity.tokens import live_password_key
 from libs.common.mqtt import encode_packet
 from services.management.live import console as module
 from services.management.live.packets import MAX_PACKET_BYTES
@@ -311,7 +311,7 @@ async def test_a_log_in_that_has_ended_closes_its_pages(world: World, wire):
     async with wire() as page, wire() as other:
         await page.says(connecting(username, password))
         await other.says(connecting(*await world.page()))
-        await world.redis.delete(live_key(password))
+        await world.redis.delete(live_password_key(password))
         assert await page.closed() == (1008, "the token is no longer valid")
         assert await other.says(b"\xc0\x00") == b"\xd0\x00"
     async with wire() as again:

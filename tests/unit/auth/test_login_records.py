@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from libs.common.identity import Caller, Kind, Principal
+from libs.common.identity import Caller, Principal, PrincipalKind
 from services.auth.audit import AuditEntry, AuditSubject
 from services.auth.login_records import MAX_WAITING_PER_TENANT, RejectedLoginRecorder
 from tests.unit.auth.fakes import FakeChanges
@@ -28,7 +28,9 @@ class FakeBuckets:
 
 
 def claimed(user: int = 7, tenant: str = "t1") -> Caller:
-    principal = Principal(kind=Kind.USER, tenant=tenant, subject=str(user), name="a@example.com")
+    principal = Principal(
+        kind=PrincipalKind.USER, tenant=tenant, subject=str(user), name="a@example.com"
+    )
     return Caller(principal, "192.0.2.1", "r1")
 
 

@@ -5,7 +5,7 @@ import codecs
 import msgspec
 import pytest
 
-from libs.common.decoding import INVALID_JSON, copy_fields, decode_json, decode_text, is_json
+from libs.common.decoding import JSON_ERRORS, copy_fields, decode_json, decode_text, is_json
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_json_is_decoded_with_a_mark(encoding: str) -> None:
 @pytest.mark.parametrize("body", [b"{", b'"\xff"', b"[" * 5000, b"", b"\xff\xfe\x00"])
 def test_invalid_json_has_one_error(body: bytes) -> None:
     """All exceptions of the decoder are converted."""
-    with pytest.raises(INVALID_JSON):
+    with pytest.raises(JSON_ERRORS):
         decode_json(body)
 
 

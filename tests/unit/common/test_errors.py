@@ -10,7 +10,7 @@ from litestar.exceptions import (
 
 from libs.common.envelope import Success, encode_error, error_headers
 from libs.common.errors import (
-    BY_STATUS,
+    ERRORS_BY_STATUS,
     InvalidInput,
     NotFound,
     ThingwayError,
@@ -126,5 +126,5 @@ def test_a_field_precedes_a_message_that_does_not_begin_with_it():
 
 def test_codes_and_statuses_are_one_to_one():
     """The table that rpc reads finds each class by its status."""
-    assert all(kind.status == status for status, kind in BY_STATUS.items())
-    assert ThingwayError.status not in BY_STATUS
+    assert all(kind.status == status for status, kind in ERRORS_BY_STATUS.items())
+    assert ThingwayError.status not in ERRORS_BY_STATUS

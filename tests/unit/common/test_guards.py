@@ -22,13 +22,15 @@ from libs.common.http.guards import (
     users,
 )
 from libs.common.http.request import PRINCIPAL_KEY
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.functions import Function
 
 VIEW, EDIT = Function.DEVICE_VIEW, Function.DEVICE_EDIT
 
 
-def principal(kind: Kind = Kind.USER, *functions: str, super_admin: bool = False) -> Principal:
+def principal(
+    kind: PrincipalKind = PrincipalKind.USER, *functions: str, super_admin: bool = False
+) -> Principal:
     return Principal(kind, "t", "1", functions=frozenset(functions), super_admin=super_admin)
 
 
@@ -45,16 +47,16 @@ async def lets_in(guard: Guard, caller: Principal | None) -> bool:
 @pytest.mark.parametrize(
     ("guard", "caller", "let_in"),
     [
-        (applications, principal(Kind.APPLICATION), True),
+        (applications, principal(PrincipalKind.APPLICATION), True),
         (applications, principal(super_admin=True), False),
-        (devices, principal(Kind.DEVICE), True),
-        (devices, principal(Kind.APPLICATION), False),
+        (devices, principal(PrincipalKind.DEVICE), True),
+        (devices, principal(PrincipalKind.APPLICATION), False),
         (users, principal(), True),
-        (users, principal(Kind.APPLICATION), False),
+        (users, principal(PrincipalKind.APPLICATION), False),
         (super_admins, principal(super_admin=True), True),
-        (super_admins, principal(Kind.USER, *Function), False),
-        (allow_holders(VIEW, EDIT), principal(Kind.USER, EDIT), True),
-        (allow_holders(VIEW), principal(Kind.USER, EDIT), False),
+        (super_admins, principal(PrincipalKind.USER, *Function), False),
+        (allow_holders(VIEW, EDIT), principal(PrincipalKind.USER, EDIT), True),
+        (allow_holders(VIEW), principal(PrincipalKind.USER, EDIT), False),
         (allow_holders(VIEW), principal(super_admin=True), True),
     ],
 )
@@ -82,7 +84,7 @@ async def test_viewers_command_only_with_the_setting(
 ) -> None:
     """The setting belongs to their tenant."""
     caller = Principal(
-        Kind.USER,
+        PrincipalKind.USER,
         "t",
         "1",
         functions=frozenset({function}),

@@ -163,7 +163,7 @@ async def test_a_process_waits_for_the_users_of_mongodb(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A job creates them; the process does not end before its deadline, and logs a reason once."""
-    monkeypatch.setattr(libs.common.process, "_PAUSE", 0)
+    monkeypatch.setattr(libs.common.process, "_RETRY_SECONDS", 0)
     missing, later = (OperationFailure("Authentication failed.", 18, {"at": at}) for at in (1, 2))
     answers: list[OperationFailure | None] = [missing, later, None]
 
@@ -184,7 +184,7 @@ async def test_a_process_waits_for_a_former_partition(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its reports are not stored without it; while it has no leader, nobody knows if it exists."""
-    monkeypatch.setattr(libs.common.process, "_PAUSE", 0)
+    monkeypatch.setattr(libs.common.process, "_RETRY_SECONDS", 0)
     answers: list[Exception | None] = [nats.errors.TimeoutError(), ServiceUnavailableError(), None]
 
     class Streams:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 import pytest
 
 from libs.common.identity import HeaderSigner, HeaderVerifier, generate_keys
-from libs.common.settings import ServiceSettings, SettingsInvalid, StoreSettings, load
+from libs.common.settings import ServiceSettings, SettingsInvalid, StoreSettings, load_settings
 from libs.common.store_metrics import storage_bytes
 from services.auth.settings import AuthSettings
 from services.device.settings import DeviceSettings
@@ -24,7 +24,7 @@ class Mine(ServiceSettings):
 
 def test_variables_are_read_by_type():
     """Text becomes what the field is; what is not set keeps its default."""
-    found = load(
+    found = load_settings(
         Mine,
         {"THINGWAY_NEEDED": "x", "THINGWAY_COUNT": "7", "THINGWAY_ON": "true", "OTHER": "1"},
     )
@@ -34,7 +34,7 @@ def test_variables_are_read_by_type():
 def test_every_bad_variable_is_named():
     """One error tells of all of them, in one line."""
     with pytest.raises(SettingsInvalid) as caught:
-        load(Mine, {"THINGWAY_COUNT": "many", "THINGWAY_FACTOR": "", "THINGWAY_PORT": "x"})
+        load_settings(Mine, {"THINGWAY_COUNT": "many", "THINGWAY_FACTOR": "", "THINGWAY_PORT": "x"})
     text = str(caught.value)
     for name in ("NEEDED", "COUNT", "FACTOR", "PORT"):
         assert f"THINGWAY_{name}" in text
@@ -45,7 +45,7 @@ def test_every_bad_variable_is_named():
 def test_log_level_is_one_that_there_is(value: str):
     """A level that does not exist is a bad variable, not a service that says nothing."""
     with pytest.raises(SettingsInvalid, match=r"^THINGWAY_LOG_LEVEL: "):
-        load(ServiceSettings, {"THINGWAY_LOG_LEVEL": value})
+        load_settings(ServiceSettings, {"THINGWAY_LOG_LEVEL": value})
 
 
 GIVEN = {
@@ -68,7 +68,7 @@ NUMBERS = [
 def test_a_number_that_makes_no_sense_is_a_bad_variable(kind: type, variable: str, value: str):
     """Below nothing and beyond everything nothing starts, so nothing acts on such a number."""
     with pytest.raises(SettingsInvalid, match=f"^{variable}: "):
-        load(kind, {**GIVEN, variable: value})
+        load_settings(kind, {**GIVEN, variable: value})
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_a_number_that_makes_no_sense_is_a_bad_variable(kind: type, variable: st
 def test_zero_is_refused_where_it_would_not_mean_without_limit(kind: type, variable: str):
     """A retention of 0 days would drop all history, and no other of these could work."""
     with pytest.raises(SettingsInvalid, match=f"^{variable}: "):
-        load(kind, {**GIVEN, variable: "0"})
+        load_settings(kind, {**GIVEN, variable: "0"})
 
 
 def test_alarms_and_audit_entries_may_be_kept_forever():
     """A retention of 0 days is accepted where the description says that it means forever."""
     environment = {"THINGWAY_AUDIT_RETENTION_DAYS": "0", "THINGWAY_ALARM_RETENTION_DAYS": "0"}
-    assert load(AuthSettings, {**GIVEN, **environment}).audit_retention_days == 0
-    assert load(DeviceSettings, {**GIVEN, **environment}).alarm_retention_days == 0
+    assert load_settings(AuthSettings, {**GIVEN, **environment}).audit_retention_days == 0
+    assert load_settings(DeviceSettings, {**GIVEN, **environment}).alarm_retention_days == 0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_invalid_settings_of_auth_are_rejected(variable: str, value: str | None)
     environment = {**GIVEN, f"THINGWAY_{variable}": value}
     environment = {name: text for name, text in environment.items() if text is not None}
     with pytest.raises(SettingsInvalid, match=rf"\ATHINGWAY_{variable}[^\n]+\Z"):
-        load(AuthSettings, environment)
+        load_settings(AuthSettings, environment)
 
 
 KEYS = [
@@ -131,7 +131,7 @@ def test_text_that_is_no_key_is_a_bad_variable(kind: type, variable: str, value:
     if value is not None:
         environment[variable] = value
     with pytest.raises(SettingsInvalid, match=f"^{variable}") as caught:
-        load(kind, environment)
+        load_settings(kind, environment)
     assert not value or value not in str(caught.value)
 
 
@@ -144,8 +144,8 @@ def test_every_accepted_key_can_be_used():
             "THINGWAY_INTERNAL_PRIVATE_KEY": secret,
             "THINGWAY_INTERNAL_PUBLIC_KEY": proof,
         }
-        HeaderSigner(load(GatewaySettings, environment).internal_private_key)
-        HeaderVerifier(load(StoreSettings, environment).internal_public_key)
+        HeaderSigner(load_settings(GatewaySettings, environment).internal_private_key)
+        HeaderVerifier(load_settings(StoreSettings, environment).internal_public_key)
 
 
 def test_a_storage_size_has_a_binary_unit() -> None:

@@ -39,7 +39,7 @@ def tables() -> str:
         parts.append(f"### {title}\n\n| variable | default | meaning |\n|---|---|---|\n")
         for field in fields(kind):
             if field.name in sentences:
-                variable = f"{settings.PREFIX}{field.name.upper()}"
+                variable = f"{settings.VARIABLE_PREFIX}{field.name.upper()}"
                 parts.append(f"| `{variable}` | {_default(field)} | {sentences[field.name]} |\n")
         parts.append("\n")
     return "".join(parts)

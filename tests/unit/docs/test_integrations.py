@@ -25,7 +25,7 @@ def test_the_page_names_all_operations_for_integrations(operation):
     assert f"| `{operation}` |" in PAGE
 
 
-@pytest.mark.parametrize("operation", contract.Operation.__args__)
+@pytest.mark.parametrize("operation", contract.IntegrationOperation.__args__)
 def test_the_page_names_all_operations_of_integrations(operation):
     """Each operation that the platform calls has a row."""
     assert f"| `{operation}` |" in PAGE
@@ -57,5 +57,5 @@ def test_the_page_names_the_subjects():
     assert subjects | {"rpc.management.announce_integration.{id}"} == set(allowed.publish)
     for subject in allowed.subscribe:
         assert f"`{subject}`" in PAGE
-    assert f"every {contract.ANNOUNCE_EVERY:g} s" in PAGE
-    assert f"{contract.LEASE_SECONDS:g} s after the last announcement" in PAGE
+    assert f"every {contract.ANNOUNCE_INTERVAL_SECONDS:g} s" in PAGE
+    assert f"{contract.ANNOUNCEMENT_LIFETIME_SECONDS:g} s after the last announcement" in PAGE

@@ -14,7 +14,7 @@ from libs.common.changes import ChangedThing, EntityChange
 from libs.common.contracts.access import GrantedResources
 from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.errors import TooManyRequests
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from services.management.live import frames, sockets
 from services.management.live.access import AdmissionControl
@@ -41,7 +41,7 @@ class Socket(LiveSocket):
     def __init__(self, hub: Hub, grants: Grants = SUPER_ADMIN_GRANTS) -> None:
         self.sent: list[str] = []
         self.writable = asyncio.Event()
-        self.subscriber = Subscriber(Principal(Kind.USER, "t", "1"), "", grants, self)
+        self.subscriber = Subscriber(Principal(PrincipalKind.USER, "t", "1"), "", grants, self)
         hub.add(self.subscriber)
 
     async def send_next(self, tenant: str, next_frame: Callable[[], str | bytes | None]) -> None:

@@ -8,15 +8,25 @@ import httpx
 import pytest
 
 from libs.common.http.guards import GuardedOperation, list_guarded_operations
-from libs.common.identity import PRINCIPAL_HEADER, HeaderSigner, Kind, Principal, generate_keys
-from libs.common.identity.header import LIFETIME_SECONDS
+from libs.common.identity import (
+    PRINCIPAL_HEADER,
+    HeaderSigner,
+    Principal,
+    PrincipalKind,
+    generate_keys,
+)
+from libs.common.identity.header import HEADER_LIFETIME_SECONDS
 from tests.apps import SERVICES
 
 
 def stranger_to(operation: GuardedOperation) -> Principal:
     """A caller whom the guard of an operation refuses, once it is known who calls."""
     assert operation.guard is not None
-    kind = Kind.USER if operation.guard.kind is Kind.APPLICATION else Kind.APPLICATION
+    kind = (
+        PrincipalKind.USER
+        if operation.guard.kind is PrincipalKind.APPLICATION
+        else PrincipalKind.APPLICATION
+    )
     return Principal(kind=kind, tenant="default", subject="1")
 
 
@@ -41,7 +51,7 @@ async def test_stolen_or_forged_headers_are_refused(service: str) -> None:
     good = HeaderSigner(private).sign(caller)
     now = time.time()
     refused = [
-        HeaderSigner(private, lambda: now - LIFETIME_SECONDS).sign(caller),
+        HeaderSigner(private, lambda: now - HEADER_LIFETIME_SECONDS).sign(caller),
         HeaderSigner(generate_keys()[0]).sign(caller),
         good.partition(".")[0] + ".",
         "",

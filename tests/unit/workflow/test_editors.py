@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.mqtt import LivePages, LoginRef
 from libs.common.errors import Unavailable
-from libs.common.identity import OWN_CONSOLE, Kind, Principal
+from libs.common.identity import OWN_CONSOLE_CLIENT_ID, Principal, PrincipalKind
 from services.workflow.components.catalogue import (
     CONSOLE_ACCEPT_HEADER,
     V1_1_START_NODES,
@@ -32,7 +32,7 @@ class FakeRpc:
 
 async def offered(client: str, accept: str, *, live_pages: bool | None) -> bool:
     """Whether the palette has `httpIn`; nodes after the start are always there."""
-    user = Principal(Kind.USER, "default", "1", family="family 1", client=client)
+    user = Principal(PrincipalKind.USER, "default", "1", family="family 1", client=client)
     rpc, nodes = FakeRpc(live_pages), list(iterate_node_types())
     starts = await ConsoleEditors(rpc).list_start_nodes(user, accept)  # type: ignore[arg-type]
     groups = build_catalogue(nodes, starts)  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ async def offered(client: str, accept: str, *, live_pages: bool | None) -> bool:
         ("iab", CONSOLE_ACCEPT_HEADER, True, True),
         ("iab", CONSOLE_ACCEPT_HEADER, None, True),
         ("iab", "*/*", False, True),
-        (OWN_CONSOLE, CONSOLE_ACCEPT_HEADER, False, True),
+        (OWN_CONSOLE_CLIENT_ID, CONSOLE_ACCEPT_HEADER, False, True),
     ],
     ids=["v1.1", "v1.3", "auth is away", "a program", "own console"],
 )

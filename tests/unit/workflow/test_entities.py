@@ -4,11 +4,11 @@ import pytest
 
 from libs.common.contracts.access import GrantedResources
 from libs.common.contracts.entities import ResolvedEntity
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from services.workflow.entities import EntityAccess
 
-USER = Principal(kind=Kind.USER, tenant="t", subject="7")
+USER = Principal(kind=PrincipalKind.USER, tenant="t", subject="7")
 DEVICE, OWN, CUSTOM = "lamps.device.L1.on", "lamps.integration.mode", "system.integration.c"
 
 

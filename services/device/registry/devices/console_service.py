@@ -8,7 +8,7 @@ from typing import Any
 from libs.common.bus import RpcClient
 from libs.common.clock import to_ms
 from libs.common.contracts.auth import DeviceCredentials, LastRefusedLogin
-from libs.common.contracts.names import CANVAS_OF_DEVICE, DeviceCanvas, GetDeviceCanvas
+from libs.common.contracts.names import GET_DEVICE_CANVAS, DeviceCanvas, GetDeviceCanvas
 from libs.common.decoding import copy_fields
 from libs.common.errors import InvalidInput, ThingwayError
 from libs.common.http.console import Page, distinct_ids
@@ -159,7 +159,7 @@ class UserDevices:
         """Return the canvas of a device, which `management` stores."""
         device = await self.granted.find(principal, device_id)
         request = GetDeviceCanvas(device.tenant, device.id)
-        return await self.rpc.call(CANVAS_OF_DEVICE, request, DeviceCanvas)
+        return await self.rpc.call(GET_DEVICE_CANVAS, request, DeviceCanvas)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
         """Move the devices that the user may see to a group, or out; return their ids.

@@ -8,13 +8,13 @@ from libs.common.bus import NoResponders
 from libs.common.contracts.integrations import AddDevice, DeviceRef, Manifest, NewDevice
 from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, UpstreamFailed
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.grants import GrantReader
 from libs.common.integrations.client import (
     IntegrationClient,
     Integrations,
-    describe_stopped,
-    manifest_tsl,
+    describe_stopped_integration,
+    parse_manifest_tsl,
 )
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
@@ -147,7 +147,7 @@ class DeviceProvisioner:
         new, model = draft.new, draft.new.model or None
         if model is not None and not await self.products.exists(draft.tenant, model):
             principal = Principal(
-                kind=Kind.USER, tenant=draft.tenant, subject=str(draft.user_id or 0)
+                kind=PrincipalKind.USER, tenant=draft.tenant, subject=str(draft.user_id or 0)
             )
             if new.tsl is None:
                 await self.templates.create_if_missing(principal, model)
@@ -286,11 +286,11 @@ class DeviceAdder:
                 f"integration {integration} cannot add device!", field=INTEGRATION_FIELD
             )
         if not known_integration.alive:
-            raise NoResponders(describe_stopped(integration))
+            raise NoResponders(describe_stopped_integration(integration))
         return AddDeviceForm(
             integration=integration,
             name=manifest.name,
-            parameters=AddDeviceParameters(manifest, manifest_tsl(manifest), service),
+            parameters=AddDeviceParameters(manifest, parse_manifest_tsl(manifest), service),
             identifier=manifest.identifier_input,
         )
 

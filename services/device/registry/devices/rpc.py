@@ -14,7 +14,7 @@ from libs.common.bus import RpcServer
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.entities import DescribeIntegrationEntities, ThingEntities, ThingEntity
 from libs.common.contracts.integrations import (
-    BUILT_IN,
+    BUILT_IN_IDS,
     Acknowledged,
     DeviceRef,
     DeviceTsl,
@@ -31,7 +31,7 @@ from libs.common.contracts.integrations import (
     SendReport,
 )
 from libs.common.contracts.names import (
-    MAX_DEVICES,
+    MAX_DESCRIBED_DEVICES,
     CountDevices,
     DescribedDevice,
     DescribedDevices,
@@ -93,8 +93,8 @@ class DeviceSummaryRpc:
 
     async def describe(self, request: DescribeDevices) -> DescribedDevices:
         """Return a page of devices; raise `InvalidInput` for an invalid request."""
-        if not 1 <= request.limit <= MAX_DEVICES:
-            raise InvalidInput(f"must be from 1 to {MAX_DEVICES}", field="limit")
+        if not 1 <= request.limit <= MAX_DESCRIBED_DEVICES:
+            raise InvalidInput(f"must be from 1 to {MAX_DESCRIBED_DEVICES}", field="limit")
         if request.skip < 0:
             raise InvalidInput("must not be negative", field="skip")
         order: dict[str, int] = {}
@@ -282,7 +282,7 @@ class IntegrationRpc:
     ) -> dict[str, dict[str, str]]:
         """Return the models that the form for a new device offers, by input path."""
         service = manifest.add_device_service
-        if manifest.id not in BUILT_IN or service is None:
+        if manifest.id not in BUILT_IN_IDS or service is None:
             return {}
         return {
             f"{service}.{MODEL_INPUT}": await self.templates.list_labels(tenant, MAX_OFFERED_MODELS)

@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from libs.common.contracts.integrations import BUILT_IN
+from libs.common.contracts.integrations import BUILT_IN_IDS
 from libs.common.decoding import parse_validation_error
 from libs.common.errors import (
     Conflict,
@@ -187,7 +187,7 @@ class ImportService:
 
         External integrations may add their own models.
         """
-        if form.integration not in BUILT_IN or not form.parameters.has_input(MODEL_INPUT):
+        if form.integration not in BUILT_IN_IDS or not form.parameters.has_input(MODEL_INPUT):
             return
         key = form.parameters.entity_key(MODEL_INPUT)
         models = [

@@ -16,7 +16,7 @@ from pymongo import InsertOne, UpdateOne
 
 from libs.common.bus import Wakeups
 from libs.common.errors import NotFound
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Document, Mongo, Session
 from services.device.registry.imports.columns import CellFault
@@ -62,7 +62,7 @@ class Import(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
     def principal(self) -> Principal:
         """Return the user on whose behalf the import runs, with the grants at its start."""
         return Principal(
-            kind=Kind.USER,
+            kind=PrincipalKind.USER,
             tenant=self.tenant,
             subject=str(self.user_id),
             super_admin=self.super_admin,

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.limits.quota import Quota
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.mongo import Mongo, Session, find_page, literal_pattern, raise_on_duplicate
@@ -224,7 +224,9 @@ class RpsService:
         A user deletes the record of any application of the tenant.
         """
         owner = (
-            (principal.tenant, None) if principal.kind is Kind.USER else _record_owner(principal)
+            (principal.tenant, None)
+            if principal.kind is PrincipalKind.USER
+            else _record_owner(principal)
         )
         if not await self._store.delete(owner, serial_key(sn)):
             raise NotFound(

@@ -14,7 +14,7 @@ import msgspec
 
 from libs.common.bus import RpcClient
 from libs.common.clock import now_ms
-from libs.common.contracts.limits import LARGEST_LIBRARY
+from libs.common.contracts.limits import MAX_LIBRARY_BYTES
 from libs.common.contracts.names import READ_RESOURCE, FilePart, ReadResource
 from libs.common.decoding import copy_fields
 from libs.common.errors import Conflict, InvalidInput, NotFound, TooLarge, TooManyRequests
@@ -209,7 +209,7 @@ class ResourceClient:
     async def read_upload(self, tenant: str, url: str) -> tuple[str, bytes]:
         """Return name and content of a file of the tenant.
 
-        Raises `NotFound` when it does not exist, `TooLarge` for more than `LARGEST_LIBRARY` bytes.
+        Raises `NotFound` when it does not exist, `TooLarge` above `MAX_LIBRARY_BYTES` bytes.
         """
         content = bytearray()
         while True:
@@ -218,8 +218,8 @@ class ResourceClient:
             if not part.content:
                 return part.name, bytes(content)
             content += part.content
-            if len(content) > LARGEST_LIBRARY:
-                raise TooLarge(f"a library may have at most {LARGEST_LIBRARY} bytes", field="url")
+            if len(content) > MAX_LIBRARY_BYTES:
+                raise TooLarge(f"a library may have at most {MAX_LIBRARY_BYTES} bytes", field="url")
 
 
 LIBRARY_NOT_READ_CODE = "blueprint_library_resources_fetch_failed"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from libs.common.contracts.integrations import NOT_SET
+from libs.common.contracts.integrations import MISSING_SETTING_CODE
 from libs.common.errors import InvalidInput
 from libs.common.http.outgoing import validate_url
 from libs.common.integrations import IntegrationThings
@@ -63,13 +63,13 @@ class Accounts:
         values = (await self._things.get_own_values(tenant)).properties
         url, client_id = _read_text(values, "base_url"), _read_text(values, "client_id")
         if url is None:
-            raise InvalidInput("is not set", field="base_url", code=NOT_SET)
+            raise InvalidInput("is not set", field="base_url", code=MISSING_SETTING_CODE)
         if client_id is None:
-            raise InvalidInput("is not set", field="client_id", code=NOT_SET)
+            raise InvalidInput("is not set", field="client_id", code=MISSING_SETTING_CODE)
         base = validate_url(url, "base_url", self._allowed)
         secret = await self._store.find_secret(tenant)
         if secret is None:
-            raise InvalidInput("is not set", field=SECRET_PROPERTY, code=NOT_SET)
+            raise InvalidInput("is not set", field=SECRET_PROPERTY, code=MISSING_SETTING_CODE)
         if secret.url is None or secret.client_id is None:
             bound = AccountSecret(secret.secret, secret.url or url, secret.client_id or client_id)
             await self._store.save_secret(tenant, bound)

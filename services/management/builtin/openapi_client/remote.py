@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import aiohttp
 import msgspec
 
-from libs.common.decoding import INVALID_JSON, decode_json
+from libs.common.decoding import JSON_ERRORS, decode_json
 from libs.common.errors import InvalidInput, NotFound, Unavailable, UpstreamFailed
 
 Id = int | Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
@@ -224,7 +224,7 @@ class RemotePlatform:
         answer = await self._call(method, path, body, query)
         try:
             return msgspec.json.decode(_decode_envelope(answer).data, type=kind)
-        except INVALID_JSON as error:
+        except JSON_ERRORS as error:
             raise UpstreamFailed(f"{method} {path} sent an invalid answer: {error}") from error
 
     async def _call(
@@ -259,7 +259,7 @@ class RemotePlatform:
                 answer = _decode_envelope(await self._send("POST", "/oauth/token", data=form))
                 try:
                     self._token = msgspec.json.decode(answer.data, type=Token).access_token
-                except INVALID_JSON as error:
+                except JSON_ERRORS as error:
                     raise UpstreamFailed(f"the answer has no token: {error}") from error
             return self._token
 
@@ -286,7 +286,7 @@ def _decode_envelope(answer: _HttpResponse) -> Envelope:
         envelope: Envelope = decode_json(
             answer.body, answer.headers.get("Content-Type", ""), type=Envelope
         )
-    except INVALID_JSON as error:
+    except JSON_ERRORS as error:
         text = f"the other platform sent an invalid answer with status {answer.status}"
         raise UpstreamFailed(text) from error
     if answer.status == OK and envelope.status == "Success":

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from libs.common.errors import NotFound
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.store.ids import IdAllocator
 from services.device.commands.model import Config, CreateTasks, ProfileValue
 from services.device.commands.service import DEVICES_PER_BATCH, CommandService
@@ -14,7 +14,7 @@ from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
 from tests.integration.device.telemetry.world import World
 
-ME = Principal(Kind.APPLICATION, "default", "1")
+ME = Principal(PrincipalKind.APPLICATION, "default", "1")
 MINE = list(range(1, DEVICES_PER_BATCH + 6))
 
 

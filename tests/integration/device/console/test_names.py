@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from libs.common.contracts.names import (
-    MAX_DEVICES,
+    MAX_DESCRIBED_DEVICES,
     CountDevices,
     DescribedDevice,
     DescribedDevices,
@@ -115,7 +115,7 @@ async def test_devices_are_ordered_by_the_names_of_their_integrations(world):
     ("wanted", "field"),
     [
         ({"limit": 0}, "limit"),
-        ({"limit": MAX_DEVICES + 1}, "limit"),
+        ({"limit": MAX_DESCRIBED_DEVICES + 1}, "limit"),
         ({"skip": -1}, "skip"),
         ({"order": [("passwordHash", 1)]}, "order"),
         ({"order": [("name", 2)]}, "order"),

@@ -13,7 +13,13 @@ from libs.common.bus import Bus, Outbox, RpcClient, RpcServer
 from libs.common.contracts import auth
 from libs.common.contracts.auth import DescribedUsers, DescribeUsers
 from libs.common.http import ServiceDescription, create_app
-from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, generate_keys
+from libs.common.identity import (
+    HeaderSigner,
+    HeaderVerifier,
+    Principal,
+    PrincipalKind,
+    generate_keys,
+)
 from libs.common.identity.functions import Function
 from libs.common.process import collect_routers
 from libs.common.store.ids import IdAllocator
@@ -176,7 +182,7 @@ class _NoKeys:
 
 
 def _application(tenant: str) -> Principal:
-    return Principal(Kind.APPLICATION, tenant, "1", name="application 1")
+    return Principal(PrincipalKind.APPLICATION, tenant, "1", name="application 1")
 
 
 async def _describe_users(wanted: DescribeUsers) -> DescribedUsers:

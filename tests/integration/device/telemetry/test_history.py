@@ -7,7 +7,7 @@ import pytest
 from msgspec import json
 
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from services.device.telemetry.history import HistoryPage, HistoryService, HistoryStore
 from services.device.telemetry.partitions import (
     DAY_MS,
@@ -23,7 +23,7 @@ from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import World
 from tests.limits import limits_of
 
-ME = Principal(Kind.APPLICATION, "default", "1")
+ME = Principal(PrincipalKind.APPLICATION, "default", "1")
 NOW = 200 * PARTITION_MS + PARTITION_MS // 2
 BORDER = 200 * PARTITION_MS
 

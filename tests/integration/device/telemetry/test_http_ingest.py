@@ -19,8 +19,8 @@ from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
     HeaderVerifier,
-    Kind,
     Principal,
+    PrincipalKind,
     generate_keys,
 )
 from libs.common.limits.meter import MessageMeter
@@ -123,7 +123,7 @@ async def device(world: World) -> AsyncIterator[Device]:
             )
         )
 
-    header = HeaderSigner(private).sign(Principal(Kind.DEVICE, "default", sn))
+    header = HeaderSigner(private).sign(Principal(PrincipalKind.DEVICE, "default", sn))
     with lent(build) as built:
         transport = ASGITransport(DirectIngest(built, edge, verifier))  # type: ignore[arg-type]
         async with AsyncClient(transport=transport, base_url="http://device") as http:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from libs.common.bus import DEAD, UPLINK, BatchConsumer
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.store.mongo import Session
 from services.device.registry.products.service import ProductService
 from services.device.telemetry.ledger import LedgerTotals
@@ -267,7 +267,7 @@ async def test_the_place_follows_the_property_that_the_product_names(world: Worl
         {"id": key, "name": key, "accessMode": "R", "dataSpec": {"dataType": kind}}
         for key, kind in kinds.items()
     ]
-    owner = Principal(Kind.APPLICATION, "default", "1")
+    owner = Principal(PrincipalKind.APPLICATION, "default", "1")
     product = PutProduct(name="t", tsl={"properties": properties}, location_property="gps")
     facts = world.first.ingest.device_fields
     await ProductService(facts._products, TslStore(world.database)).put(owner, "tracker", product)

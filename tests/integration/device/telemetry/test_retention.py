@@ -11,7 +11,7 @@ from msgspec import json
 from libs.common.bus import Bus, RpcClient, RpcServer
 from libs.common.clock import now_ms
 from libs.common.contracts.limits import GetLimits, Limits, TenantLimits
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.limits.tenants import LimitsCache
 from libs.common.store.migrations import DAY_SECONDS, set_retention_days
 from services.device.migrations import MIGRATIONS
@@ -26,7 +26,7 @@ from services.device.things.specifications import TslStore
 from tests.integration.device.telemetry.world import World
 from tests.limits import limits_of
 
-ME = Principal(Kind.APPLICATION, "default", "1")
+ME = Principal(PrincipalKind.APPLICATION, "default", "1")
 
 
 @pytest.fixture(autouse=True)

@@ -239,7 +239,7 @@ async def test_an_integration_that_ends_during_an_add_leaves_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
     """A clear error when the time is over; with the integration back, the same add works."""
-    monkeypatch.setattr(client, "DEVICE_SECONDS", 0.5)
+    monkeypatch.setattr(client, "DEVICE_TIMEOUT_SECONDS", 0.5)
     lamps = Lamps()
     lamps.answers.clear()
     async with world.dying(lamps):
@@ -315,7 +315,7 @@ async def test_a_device_that_its_integration_keeps_stays(
     lamps.fails = Conflict("it is in use")
     await world.admin().refused(409, "POST", "/device/batch-delete", body)
     lamps.answers.clear()
-    monkeypatch.setattr(client, "DEVICE_SECONDS", 0.3)
+    monkeypatch.setattr(client, "DEVICE_TIMEOUT_SECONDS", 0.3)
     await world.admin().refused(504, "POST", "/device/batch-delete", body)
     lamps.answers.set()
     assert await world.device("L-99") is not None

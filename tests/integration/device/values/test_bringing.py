@@ -11,7 +11,12 @@ from libs.common.contracts.entities import (
     DescribeIntegrationEntities,
     ThingEntities,
 )
-from libs.common.contracts.integrations import NOT_SET, Manifest, NewDevice, PropertiesUpdated
+from libs.common.contracts.integrations import (
+    MISSING_SETTING_CODE,
+    Manifest,
+    NewDevice,
+    PropertiesUpdated,
+)
 from libs.common.errors import Conflict, InvalidInput, UpstreamFailed
 from libs.common.integrations import IntegrationThings
 from tests.integration.device.values.world import LAMP, Lamps, World, property_of
@@ -168,7 +173,7 @@ async def test_a_rejection_of_an_integration_names_the_property(world: World, la
     """The error has the key of the property, and a text that consoles know."""
     body = {"exchange": {"lamps.integration.scan.depth": 1}}
     path, key = "/entity/service/call", "lamps.integration.period"
-    lamps.fails = InvalidInput("is not set", field="period", code=NOT_SET)
+    lamps.fails = InvalidInput("is not set", field="period", code=MISSING_SETTING_CODE)
     refused = await world.admin().refused(
         400, "POST", path, body, field=f"exchange.{key}", code="multiple_error"
     )

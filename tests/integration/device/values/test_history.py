@@ -12,7 +12,7 @@ import pytest
 from libs.common.bus.subjects import uplink_subject
 from libs.common.clock import now_ms
 from libs.common.contracts.access import ResourceType
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.functions import Function
 from libs.common.store.ids import IdAllocator
 from libs.common.things import entity_id
@@ -430,7 +430,7 @@ async def test_events_and_services_have_history(world: World):
         lifetime_seconds=60,
         coded_lifetime_seconds=60,
     )
-    who = Principal(Kind.USER, "default", "1")
+    who = Principal(PrincipalKind.USER, "default", "1")
     known = (await world.foundation.things.directory.find_by_sn(["H-10"]))["H-10"]
     drafts = [
         commands.draft_service_call(known, "mute", {}),

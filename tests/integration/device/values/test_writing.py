@@ -20,7 +20,7 @@ from libs.common.contracts.integrations import (
     PropertiesUpdated,
 )
 from libs.common.errors import InvalidInput, TooManyRequests
-from libs.common.identity.functions import COMMANDERS, Function
+from libs.common.identity.functions import COMMAND_FUNCTIONS, Function
 from libs.common.integrations import IntegrationThings
 from services.device.things.device_queries import DeviceQueries
 from services.device.things.device_store import DeviceStore
@@ -398,7 +398,7 @@ async def test_users_change_granted_entities(world: World):
 @pytest.mark.parametrize("path", [UPDATE, CALL])
 async def test_changing_needs_one_of_its_functions(world: World, path: str):
     """One function suffices; all others together do not."""
-    needed = COMMANDERS
+    needed = COMMAND_FUNCTIONS
     world.grants.give(7, ResourceType.DEVICE, 1)
     body = {"exchange": {"direct.device.nobody.on": 1}}
     others = [function for function in Function if function not in needed]

@@ -28,7 +28,7 @@ from libs.common.contracts.integrations import (
     ServiceResult,
 )
 from libs.common.errors import InvalidInput
-from libs.common.identity import HeaderSigner, Kind, Principal, generate_keys
+from libs.common.identity import HeaderSigner, Principal, PrincipalKind, generate_keys
 from libs.common.identity.functions import Function
 from libs.common.integrations import Integration as SdkIntegration
 from libs.common.integrations import IntegrationHost
@@ -230,7 +230,7 @@ class World(AskedByUsers):
 
     async def put_product(self, model: str, tsl: dict[str, Any], tenant: str = "default") -> None:
         """Create or update a product."""
-        principal = Principal(Kind.APPLICATION, tenant, "1", name="application 1")
+        principal = Principal(PrincipalKind.APPLICATION, tenant, "1", name="application 1")
         things = self.foundation.things
         products = ProductService(things.products, things.specifications)
         await products.put(principal, model, PutProduct(name=model, tsl=tsl))

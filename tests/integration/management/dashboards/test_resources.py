@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from libs.common.contracts.limits import LARGEST_FILE
+from libs.common.contracts.limits import MAX_PICTURE_BYTES
 from libs.common.errors import TooManyRequests
 from libs.common.identity.seal import Seal
 from services.management import resources as resource_service
@@ -119,7 +119,7 @@ async def test_an_upload_url_is_ours_and_not_old(world: World, monkeypatch):
 async def test_a_picture_has_bounds(world: World):
     """One that is too large is 413; a file name that no file system takes is a 400."""
     announced = await announce(world)
-    answer = await put(world, announced["upload_url"], PNG + bytes(LARGEST_FILE))
+    answer = await put(world, announced["upload_url"], PNG + bytes(MAX_PICTURE_BYTES))
     assert (answer.status_code, answer.json()["error_code"]) == (413, "data_too_large")
     for bad in ({"file_name": "a/b"}, {"file_name": ""}, {"file_name": "x" * 256}, {}):
         await world.admin.refused(400, "POST", "/resource/upload-config", bad, field="file_name")

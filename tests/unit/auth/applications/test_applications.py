@@ -10,19 +10,19 @@ from libs.common.contracts.auth import (
     ReclaimDevice,
 )
 from libs.common.errors import InvalidInput, NotFound
-from libs.common.identity import Caller, Kind, Principal
+from libs.common.identity import Caller, Principal, PrincipalKind
 from services.auth.applications.model import ApplicationUpdate, NewApplication
 from services.auth.applications.service import ApplicationService, parse_allow_list
 from services.auth.client_secrets import matches_secret_hash
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, FakeChanges, application
 
 ID = 1_000_000
-REVOKED = ("revoked", Kind.APPLICATION, "1000000", 4)
+REVOKED = ("revoked", PrincipalKind.APPLICATION, "1000000", 4)
 GONE = ("disconnected", f"app.{CLIENT_ID}")
 
 
 def caller(tenant: str = "t1") -> Caller:
-    return Caller(Principal(kind=Kind.USER, tenant=tenant, subject="1", super_admin=True))
+    return Caller(Principal(kind=PrincipalKind.USER, tenant=tenant, subject="1", super_admin=True))
 
 
 class Platform:

@@ -11,7 +11,11 @@ from libs.common.contracts.mqtt import MqttLoggedIn
 from libs.common.errors import TooManyRequests
 from libs.common.identity import Caller, HeaderSigner, generate_keys
 from libs.common.identity.device_keys import DeviceKeyCopy, device_key_hash, device_principal
-from libs.common.identity.header import PASS_LIFETIME, PassSigner, PassVerifier
+from libs.common.identity.header import (
+    PASS_LIFETIME_SECONDS,
+    CertificatePassSigner,
+    CertificatePassVerifier,
+)
 from libs.common.tls import PeerCertificate
 from services.auth.bus_credentials import derive_application_credential, derive_credential
 from services.auth.callout.admission_registry import AdmissionResult
@@ -28,7 +32,7 @@ from tests.unit.auth.fakes import CLIENT_ID, SECRET, FakeApplications, applicati
 HOST = "192.0.2.1"
 KEY = derive_credential(device_key_hash("k"))
 PRIVATE, PUBLIC = generate_keys()
-PASSES = PassVerifier(PUBLIC)
+PASSES = CertificatePassVerifier(PUBLIC)
 UUID_SN = "9b2f4c1e-1111-4222-8333-0000000000ff"
 
 
@@ -161,7 +165,7 @@ async def test_a_client_of_a_tenant_uses_topics_below_its_own_prefix():
 
 async def test_a_device_comes_in_with_the_gateways_pass_for_its_certificate():
     """Its connection is the certificate's: it ends with that, and not with the key."""
-    shown = PassSigner(PRIVATE).sign(PeerCertificate("Ab1", "0A"))
+    shown = CertificatePassSigner(PRIVATE).sign(PeerCertificate("Ab1", "0A"))
     expected = Admission("Ab1", device_permissions("Ab1", mqtt=True), derive_credential("0A"), "t1")
 
     assert await authorizer().admit("Ab1", shown, HOST, "Ab1") == expected
@@ -173,7 +177,7 @@ async def test_a_device_comes_in_with_the_gateways_pass_for_its_certificate():
 )
 async def test_a_pass_is_of_use_to_its_own_device_only(user, subject, serial):
     """Not a revoked certificate, not another device's, not another spelling of the SN."""
-    shown = PassSigner(PRIVATE).sign(PeerCertificate(subject, serial))
+    shown = CertificatePassSigner(PRIVATE).sign(PeerCertificate(subject, serial))
 
     assert await authorizer().admit(user, shown, HOST, user) is None
 
@@ -181,9 +185,11 @@ async def test_a_pass_is_of_use_to_its_own_device_only(user, subject, serial):
 async def test_a_pass_is_the_gateways_and_fresh():
     """Signed with another key, cut, or half a minute old, it is nothing."""
     certificate = PeerCertificate("Ab1", "0A")
-    good = PassSigner(PRIVATE).sign(certificate)
-    old = PassSigner(PRIVATE, clock=lambda: time.time() - PASS_LIFETIME - 1).sign(certificate)
-    foreign = PassSigner(generate_keys()[0]).sign(certificate)
+    good = CertificatePassSigner(PRIVATE).sign(certificate)
+    old = CertificatePassSigner(
+        PRIVATE, clock=lambda: time.time() - PASS_LIFETIME_SECONDS - 1
+    ).sign(certificate)
+    foreign = CertificatePassSigner(generate_keys()[0]).sign(certificate)
     header = HeaderSigner(PRIVATE).sign(device_principal("Ab1", "t1"))
 
     for shown in (old, foreign, good[:-4], f"certificate.{header}", "certificate.", "certificate"):

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import Unavailable
-from libs.common.identity import Kind
+from libs.common.identity import PrincipalKind
 from services.auth.revocations import SECOND_APPLY_SECONDS, Revocation, RevocationApplier
 from tests.unit.auth.fakes import FakeTokens
 
@@ -63,18 +63,20 @@ async def settle(revoker: RevocationApplier, intents: FakeIntents) -> int:
 async def test_stored_revocations_are_applied_and_deleted():
     """Applications are revoked by generation, devices by their copy in Redis."""
     tokens, copies = FakeTokens(), FakeCopies()
-    intents = FakeIntents(Revocation(Kind.APPLICATION, "7", 2), Revocation(Kind.DEVICE, "SN1"))
+    intents = FakeIntents(
+        Revocation(PrincipalKind.APPLICATION, "7", 2), Revocation(PrincipalKind.DEVICE, "SN1")
+    )
 
     settled = await settle(RevocationApplier(tokens, copies, FakeConnections()), intents)
 
     assert (settled, intents.written) == (2, {})
-    assert tokens.log == [("revoked", Kind.APPLICATION, "7", 2)]
+    assert tokens.log == [("revoked", PrincipalKind.APPLICATION, "7", 2)]
     assert copies.dropped == ["SN1"]
 
 
 async def test_failed_revocations_are_kept():
     """The next sweep tries again."""
-    intents = FakeIntents(Revocation(Kind.DEVICE, "SN1"))
+    intents = FakeIntents(Revocation(PrincipalKind.DEVICE, "SN1"))
 
     with pytest.raises(ConnectionError):
         await settle(
@@ -88,7 +90,7 @@ async def test_connections_are_closed_at_once_and_looked_for_at_the_servers_late
     """The one is quick, the other thorough."""
     connections = FakeConnections()
     revoker = RevocationApplier(FakeTokens(), FakeCopies(), connections)
-    revocation = Revocation(Kind.DEVICE, "SN1", user="Sn1")
+    revocation = Revocation(PrincipalKind.DEVICE, "SN1", user="Sn1")
 
     await revoker.apply(revocation)
     other = Revocation(None, "x", user="integration.x")
@@ -101,7 +103,7 @@ async def test_connections_that_cannot_be_closed_are_closed_later():
     """The credential is dead all the same, and others do not wait."""
     connections, copies = FakeConnections("A"), FakeCopies()
     revoker = RevocationApplier(FakeTokens(), copies, connections)
-    intents = FakeIntents(*(Revocation(Kind.DEVICE, sn, user=sn) for sn in "AB"))
+    intents = FakeIntents(*(Revocation(PrincipalKind.DEVICE, sn, user=sn) for sn in "AB"))
 
     await revoker.apply(intents.written[0])
     assert copies.dropped == ["A"]

@@ -3,7 +3,7 @@
 import pytest
 
 from libs.common.errors import Forbidden, Unauthenticated
-from libs.common.identity import Caller, Kind, Principal
+from libs.common.identity import Caller, Principal, PrincipalKind
 from services.auth.sign_in.token_requests import (
     ApplicationRefreshGrant,
     ClientCredentialsGrant,
@@ -24,7 +24,7 @@ from tests.unit.auth.fakes import (
 HOST = RequestOrigin("192.0.2.1", "r1")
 RIGHT = ClientCredentialsGrant(CLIENT_ID, SECRET)
 HOLDER = Principal(
-    kind=Kind.APPLICATION, tenant="t1", subject="1000000", name="old name", family="f"
+    kind=PrincipalKind.APPLICATION, tenant="t1", subject="1000000", name="old name", family="f"
 )
 
 
@@ -95,7 +95,7 @@ async def test_a_refresh_keeps_the_family_and_takes_the_newest_name():
         (FakeTokens(holder=HOLDER), [application()], "another"),
         (FakeTokens(REUSED, holder=HOLDER), [application()], None),
         (
-            FakeTokens(holder=Principal(kind=Kind.USER, tenant="t1", subject="u")),
+            FakeTokens(holder=Principal(kind=PrincipalKind.USER, tenant="t1", subject="u")),
             [application()],
             None,
         ),

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from libs.common.bus import RawRequest, RpcClient, RpcServer, rpc
-from libs.common.telemetry.logs import name_lines
+from libs.common.telemetry.logs import add_log_fields
 
 
 class Ask(msgspec.Struct):
@@ -129,7 +129,7 @@ class Client:
 async def test_a_client_names_the_tenant(request_: Any, named: str):
     """That of the request, or of the caller for whom the process works at the moment."""
     bus = type("Bus", (), {"client": Client()})()
-    name_lines(tenant="current")
+    add_log_fields(tenant="current")
     await RpcClient(bus).call("rpc.test.x", request_, None, timeout=2.5)
     assert bus.client.headers.get(rpc.TENANT_HEADER) == named
     assert bus.client.headers[rpc.CALL_TIMEOUT_HEADER] == "2.5"

@@ -16,8 +16,8 @@ from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
     HeaderVerifier,
-    Kind,
     Principal,
+    PrincipalKind,
     generate_keys,
 )
 from tests import apps
@@ -83,7 +83,7 @@ async def add_things(data: JSONBody[Body]) -> Body:
 def client() -> Iterator[TestClient[Any]]:
     """A service with three operations, called by a user."""
     private, public = generate_keys()
-    header = HeaderSigner(private).sign(Principal(Kind.USER, "tenant", "1"))
+    header = HeaderSigner(private).sign(Principal(PrincipalKind.USER, "tenant", "1"))
     service = ServiceDescription(
         name="test",
         title="Test",

@@ -16,8 +16,8 @@ from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
     HeaderVerifier,
-    Kind,
     Principal,
+    PrincipalKind,
     generate_keys,
 )
 from tests import apps
@@ -54,7 +54,7 @@ def client() -> Iterator[TestClient[Any]]:
     )
     with TestClient(create_app(service)) as made:
         made.headers[PRINCIPAL_HEADER] = HeaderSigner(private).sign(
-            Principal(Kind.USER, "tenant", "1")
+            Principal(PrincipalKind.USER, "tenant", "1")
         )
         yield made
 

@@ -15,7 +15,7 @@ from libs.common.http.middleware import (
     ConcurrencyLimits,
 )
 from libs.common.http.request import PRINCIPAL_KEY
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 
 
 class Service:
@@ -40,7 +40,7 @@ class Service:
             "type": "http",
             "headers": [(b"transfer-encoding", b"chunked")] if parts else [],
             "route_handler": SimpleNamespace(opt=opt),
-            PRINCIPAL_KEY: Principal(Kind.USER, tenant, user),
+            PRINCIPAL_KEY: Principal(PrincipalKind.USER, tenant, user),
         }
 
         async def receive() -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.access import Access, UserRef
 from libs.common.errors import Unauthenticated
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.access import AccessReader
 
 
@@ -37,7 +37,7 @@ class Auth:
 
 
 def user(access: int, subject: str = "7", tenant: str = "t") -> Principal:
-    return Principal(Kind.USER, tenant, subject, access=access)
+    return Principal(PrincipalKind.USER, tenant, subject, access=access)
 
 
 @pytest.fixture
@@ -111,6 +111,6 @@ async def test_a_rejection_is_not_cached(auth: Auth, reader: AccessReader) -> No
 
 async def test_others_are_left_alone(auth: Auth, reader: AccessReader) -> None:
     """Applications and devices have nothing to complete."""
-    application = Principal(Kind.APPLICATION, "t", "7")
+    application = Principal(PrincipalKind.APPLICATION, "t", "7")
     assert await reader.add_access(application) is application
     assert auth.asked == []

@@ -6,10 +6,20 @@ import msgspec
 import pytest
 
 from libs.common.errors import Unauthenticated
-from libs.common.identity import HeaderSigner, HeaderVerifier, Kind, Principal, generate_keys
-from libs.common.identity.header import CACHE_SIZE, LIFETIME_SECONDS, REUSE_SECONDS
+from libs.common.identity import (
+    HeaderSigner,
+    HeaderVerifier,
+    Principal,
+    PrincipalKind,
+    generate_keys,
+)
+from libs.common.identity.header import (
+    HEADER_LIFETIME_SECONDS,
+    HEADER_REUSE_SECONDS,
+    MAX_CACHED_HEADERS,
+)
 
-WHO = Principal(Kind.APPLICATION, "default", "1", name="app")
+WHO = Principal(PrincipalKind.APPLICATION, "default", "1", name="app")
 
 
 class Clock:
@@ -88,7 +98,7 @@ def test_a_header_expires_also_from_memory(pair: tuple[HeaderSigner, HeaderVerif
     """A value that was verified before is refused from its end on."""
     signer, verifier = pair
     value = signer.sign(WHO)
-    clock.now += LIFETIME_SECONDS - 0.001
+    clock.now += HEADER_LIFETIME_SECONDS - 0.001
     assert verifier.verify(value) == WHO
     clock.now += 0.001
     for _ in range(2):
@@ -102,9 +112,9 @@ def test_the_gateway_sends_a_header_again_while_it_has_long_to_live(
     """The same value for some seconds, then a new one; another principal has its own."""
     signer, _ = pair
     value = signer.sign(WHO)
-    clock.now += REUSE_SECONDS - 0.001
+    clock.now += HEADER_REUSE_SECONDS - 0.001
     assert signer.sign(WHO) == value
-    assert signer.sign(Principal(Kind.APPLICATION, "default", "2")) != value
+    assert signer.sign(Principal(PrincipalKind.APPLICATION, "default", "2")) != value
     clock.now += 0.001
     assert signer.sign(WHO) != value
 
@@ -112,9 +122,9 @@ def test_the_gateway_sends_a_header_again_while_it_has_long_to_live(
 def test_memory_is_bounded(pair: tuple[HeaderSigner, HeaderVerifier]):
     """A flood of principals does not grow either end without limit."""
     signer, verifier = pair
-    for number in range(CACHE_SIZE + 5):
-        signer._signed.put(Principal(Kind.DEVICE, "t", str(number)), (0.0, ""))
+    for number in range(MAX_CACHED_HEADERS + 5):
+        signer._signed.put(Principal(PrincipalKind.DEVICE, "t", str(number)), (0.0, ""))
         verifier._verified.put(str(number), None)  # type: ignore[arg-type]
     verifier.verify(signer.sign(WHO))
-    assert len(signer._signed) == CACHE_SIZE
-    assert len(verifier._verified) == CACHE_SIZE
+    assert len(signer._signed) == MAX_CACHED_HEADERS
+    assert len(verifier._verified) == MAX_CACHED_HEADERS

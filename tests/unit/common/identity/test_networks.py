@@ -2,7 +2,7 @@
 
 import pytest
 
-from libs.common.identity.networks import is_inside
+from libs.common.identity.networks import is_in_networks
 
 NETWORKS = ("192.0.2.0/24", "198.51.100.7", "2001:db8::/32")
 
@@ -13,7 +13,7 @@ NETWORKS = ("192.0.2.0/24", "198.51.100.7", "2001:db8::/32")
 )
 def test_an_address_of_a_network_is_inside(address):
     """In both families, mapped into IPv6, or with a zone."""
-    assert is_inside(address, NETWORKS)
+    assert is_in_networks(address, NETWORKS)
 
 
 @pytest.mark.parametrize(
@@ -21,10 +21,10 @@ def test_an_address_of_a_network_is_inside(address):
 )
 def test_every_other_address_is_outside(address):
     """So is what is no address."""
-    assert not is_inside(address, NETWORKS)
+    assert not is_in_networks(address, NETWORKS)
 
 
 def test_all_of_ipv6_is_not_all_of_ipv4():
     """A list for both must contain both."""
-    assert not is_inside("192.0.2.1", ("::/0",))
-    assert not is_inside("::ffff:192.0.2.1", ("::/0",))
+    assert not is_in_networks("192.0.2.1", ("::/0",))
+    assert not is_in_networks("::ffff:192.0.2.1", ("::/0",))

@@ -3,7 +3,7 @@
 from typing import Any
 
 from libs.common.contracts.limits import Limits
-from libs.common.limits.meter import CACHE_SIZE, MessageMeter, Meter
+from libs.common.limits.meter import MAX_BUCKETS, MessageMeter, Meter
 
 
 class Known:
@@ -62,8 +62,8 @@ def test_a_day_has_so_many_bytes():
 def test_time_does_not_go_back_and_memory_has_a_bound():
     """The least recently used buckets are dropped."""
     some = Meter()
-    for key in range(CACHE_SIZE + 10):
+    for key in range(MAX_BUCKETS + 10):
         assert not some.seconds_until(key, 1, 1, 100)
-    some.consume(CACHE_SIZE, 10)
-    assert some.seconds_until(CACHE_SIZE, 1, 1, 50) == 1
-    assert len(some._buckets) == CACHE_SIZE
+    some.consume(MAX_BUCKETS, 10)
+    assert some.seconds_until(MAX_BUCKETS, 1, 1, 50) == 1
+    assert len(some._buckets) == MAX_BUCKETS

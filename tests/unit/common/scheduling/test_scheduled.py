@@ -54,7 +54,7 @@ REASONS: dict[str, list[str]] = {
     "It only lists or takes what then has turns of tenants (`FairScheduler`, `FairQueue`).": [
         "libs/common/bus/consumer.py BatchConsumer._consume: endless loop",
         "libs/common/identity/device_keys.py RejectedLogins.run: endless loop",
-        "libs/common/limits/tenants.py report_usage: subscription",
+        "libs/common/limits/tenants.py answer_usage_requests: subscription",
         "services/auth/callout/service.py Callout.start: subscription",
         "services/auth/passwords.py PasswordHasherPool.__init__: ThreadPoolExecutor",
         "services/auth/passwords.py PasswordHasherPool._run_in_thread: run_in_executor",

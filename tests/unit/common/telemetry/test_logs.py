@@ -10,7 +10,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from libs.common.telemetry.logs import FIELDS, JsonLines, TextLines, name_lines
+from libs.common.telemetry.logs import TEXT_FORMAT, JsonFormatter, TextFormatter, add_log_fields
 from libs.common.telemetry.tracing import begin_trace, current_trace
 
 
@@ -27,7 +27,7 @@ def alone(test: Callable[[], None]) -> None:
 
 def test_a_json_line_is_one_object() -> None:
     """Time, level, service, logger and message; line breaks do not break it."""
-    line = JsonLines("device").format(record("two\nlines of %s", "text"))
+    line = JsonFormatter("device").format(record("two\nlines of %s", "text"))
     assert "\n" not in line
     found = json.loads(line)
     assert found.pop("time").endswith("+00:00")
@@ -44,7 +44,7 @@ def test_a_json_line_has_the_trace_of_an_exception() -> None:
     try:
         int("why")
     except ValueError:
-        found = json.loads(JsonLines("device").format(record("failed", failed=True)))
+        found = json.loads(JsonFormatter("device").format(record("failed", failed=True)))
     assert found["exception"].endswith("'why'")
 
 
@@ -52,18 +52,18 @@ def test_lines_of_a_task_have_its_names(spans: InMemorySpanExporter) -> None:
     """Request and run, and the trace; lines of others do not."""
 
     def work() -> None:
-        name_lines(requestId="r1")
-        name_lines(runId="7")
+        add_log_fields(requestId="r1")
+        add_log_fields(runId="7")
         with begin_trace("request", SpanKind.SERVER):
-            found = json.loads(JsonLines("device").format(record("text")))
+            found = json.loads(JsonFormatter("device").format(record("text")))
             _, trace, span, _ = current_trace().split("-")
         assert (found["requestId"], found["runId"]) == ("r1", "7")
         assert (found["traceId"], found["spanId"]) == (trace, span)
-        text = TextLines(FIELDS).format(record("text"))
+        text = TextFormatter(TEXT_FORMAT).format(record("text"))
         assert text.endswith("WARNING a.module text requestId=r1 runId=7")
 
     alone(work)
-    assert "requestId" not in JsonLines("device").format(record("text"))
+    assert "requestId" not in JsonFormatter("device").format(record("text"))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_lines_of_a_task_have_its_names(spans: InMemorySpanExporter) -> None:
 )
 def test_no_line_contains_a_login(text: str, hidden: str) -> None:
     """This holds for text and JSON, and for lines of libraries."""
-    for lines in (JsonLines("device"), TextLines(FIELDS)):
+    for lines in (JsonFormatter("device"), TextFormatter(TEXT_FORMAT)):
         found = lines.format(record(text))
         assert hidden not in found
         assert "***" in found

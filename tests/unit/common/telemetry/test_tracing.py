@@ -7,11 +7,11 @@ from opentelemetry.trace import SpanKind, StatusCode
 from libs.common.settings import SettingsInvalid
 from libs.common.telemetry import tracing
 from libs.common.telemetry.tracing import (
-    DEFAULT_SHARE,
+    DEFAULT_SAMPLED_SHARE,
     begin_trace,
     continue_trace,
     current_trace,
-    share_from,
+    read_sampled_share,
     trace_batch,
     trace_header,
     trace_step,
@@ -98,7 +98,7 @@ def test_a_span_has_the_kind_of_an_error_and_not_its_text(spans: InMemorySpanExp
 @pytest.mark.parametrize(
     ("sampler", "argument", "share"),
     [
-        ("", "", DEFAULT_SHARE),
+        ("", "", DEFAULT_SAMPLED_SHARE),
         ("", "0.5", 0.5),
         ("always_on", "", 1.0),
         ("parentbased_always_off", "", 0.0),
@@ -111,7 +111,7 @@ def test_the_sampling_rate_is_set_by_opentelemetry_variables(
 ) -> None:
     """The default is one in a hundred."""
     given = {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": argument}
-    assert share_from(given) == share
+    assert read_sampled_share(given) == share
 
 
 @pytest.mark.parametrize(
@@ -126,4 +126,4 @@ def test_the_sampling_rate_is_set_by_opentelemetry_variables(
 def test_other_sampling_is_refused(given: dict[str, str]) -> None:
     """The service ends with a line that names the variable."""
     with pytest.raises(SettingsInvalid, match=next(iter(given))):
-        share_from(given)
+        read_sampled_share(given)

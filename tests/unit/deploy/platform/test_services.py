@@ -9,7 +9,7 @@ from deploy.platform import keys, services
 from deploy.platform.redis_server import render_acl
 from deploy.platform.services import SERVICES, Endpoints
 from deploy.platform.state import State
-from libs.common.settings import PREFIX
+from libs.common.settings import VARIABLE_PREFIX
 
 ENDPOINTS = Endpoints(
     "0.0.0.0",
@@ -122,6 +122,6 @@ def test_every_setting_comes_from_launcher_or_operator(
     environments: dict[str, dict[str, str]], name: str
 ) -> None:
     """Settings that the launcher does not compute are inherited from the shell."""
-    variables = {f"{PREFIX}{field.name.upper()}" for field in fields(SETTINGS[name])}
+    variables = {f"{VARIABLE_PREFIX}{field.name.upper()}" for field in fields(SETTINGS[name])}
     passed_on = base_environment(dict.fromkeys(variables, "1"))
     assert variables - environments[name].keys() - NOT_NEEDED == passed_on.keys()

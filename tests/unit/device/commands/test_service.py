@@ -11,8 +11,8 @@ import pytest
 
 from libs.common.bus import OutboxEntry
 from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, TooLarge
-from libs.common.identity import Kind, Principal
-from libs.common.integrations.client import Transport
+from libs.common.identity import Principal, PrincipalKind
+from libs.common.integrations.client import CommandTransport
 from libs.common.tsl import compile_tsl, parse_document
 from services.device.commands.drafts import parse_device_ids
 from services.device.commands.events import command_messages
@@ -25,7 +25,7 @@ from tests.carrier import NoCarrier
 from tests.integration.device.telemetry.world import TSL
 from tests.unit.device.things.examples import thing
 
-ME = Principal(Kind.APPLICATION, "default", "1")
+ME = Principal(PrincipalKind.APPLICATION, "default", "1")
 
 
 @dataclass
@@ -226,7 +226,7 @@ async def test_an_integration_without_commands_rejects_those_of_applications(wor
         await world.service().update_properties(ME, 7, {"interval": 4})
     assert (refusal.value.code, world.commands) == ("device_of_integration", [])
     await world.service().update_thing_properties(
-        Principal(Kind.USER, "default", "1"), world.mine, {"interval": 4}
+        Principal(PrincipalKind.USER, "default", "1"), world.mine, {"interval": 4}
     )
     assert len(world.commands) == 1
 
@@ -234,7 +234,7 @@ async def test_an_integration_without_commands_rejects_those_of_applications(wor
 class Lamps(NoCarrier):
     """An integration that delivers commands."""
 
-    async def get_transport(self, integration: str) -> Transport:
+    async def get_transport(self, integration: str) -> CommandTransport:
         return "commands"
 
     def send(self, commands: Iterable[Command], additional: object = None) -> None:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from libs.common.http.console import Page, Sort
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from libs.common.integrations.client import ALWAYS_KNOWN_INTEGRATIONS, IntegrationSummary
 from services.device.entities.schemas import EntityResponse, SearchEntities
@@ -18,7 +18,7 @@ from services.device.members.members import Member, MemberSet
 from services.device.things.device_search import Condition
 from services.device.things.model import ListedDevice, MemberSetKey
 
-ADMIN = Principal(Kind.USER, "default", "1", super_admin=True)
+ADMIN = Principal(PrincipalKind.USER, "default", "1", super_admin=True)
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 DEVICES = 1000
 SIZES = {"FIVE": 5, "SEVEN": 7}

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from libs.common.contracts.integrations import NOT_SET
+from libs.common.contracts.integrations import MISSING_SETTING_CODE
 from libs.common.errors import InvalidInput
 from libs.common.tsl import Fault, compile_tsl, generic_tsl
 from services.device.entities.custom_model import build_tsl
@@ -155,7 +155,7 @@ def test_a_fault_of_no_whole_entity_fills_the_text_of_its_code(path):
 @pytest.mark.parametrize(
     ("code", "text", "expected", "args"),
     [
-        (NOT_SET, "m: is not set", "entity_value_null", {}),
+        (MISSING_SETTING_CODE, "m: is not set", "entity_value_null", {}),
         (
             "parameter_validation_failed",
             "m: 10.0.0.1 is not a public address",

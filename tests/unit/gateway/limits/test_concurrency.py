@@ -7,7 +7,7 @@ import pytest
 
 from libs.common.contracts.limits import Limits, UsageRequest
 from libs.common.errors import TooManyRequests
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.limits import tenants as module
 from libs.common.limits.tenants import HeldSlots
 from services.gateway.concurrency import ConcurrencyLimiter, ProcessCapacity, UseKind
@@ -32,7 +32,7 @@ def limiter(limits: Limits = LIMITS, bounds: ProcessCapacity = BOUNDS) -> Concur
 
 
 def device(name: str, tenant: str = "t1") -> Principal:
-    return Principal(kind=Kind.DEVICE, tenant=tenant, subject=name)
+    return Principal(kind=PrincipalKind.DEVICE, tenant=tenant, subject=name)
 
 
 USES = ("requests", "polls", "websockets")
@@ -54,7 +54,7 @@ def test_a_principal_holds_so_many_and_no_more(use: UseKind) -> None:
 def test_a_rejection_is_counted_by_limit_and_tenant(monkeypatch: pytest.MonkeyPatch) -> None:
     """This holds for limits of principals and tenants. Anonymous callers have no tenant."""
     counted: list[tuple[str, str]] = []
-    monkeypatch.setattr(module, "count_limited", lambda *given: counted.append(given))
+    monkeypatch.setattr(module, "count_rejection", lambda *given: counted.append(given))
     hand = limiter()
     for name in ("a", "a", "a", "b", "b"):
         with contextlib.suppress(TooManyRequests):

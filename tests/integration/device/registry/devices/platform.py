@@ -19,8 +19,8 @@ from libs.common.identity import (
     PRINCIPAL_HEADER,
     HeaderSigner,
     HeaderVerifier,
-    Kind,
     Principal,
+    PrincipalKind,
     generate_keys,
 )
 from libs.common.store.ids import IdAllocator
@@ -255,7 +255,9 @@ async def running(mongo: Mongo) -> AsyncIterator[Platform]:
     )
 
     def caller(http: Any, tenant: str, number: int) -> Caller:
-        who = Principal(Kind.APPLICATION, tenant, str(number), name=f"application {number}")
+        who = Principal(
+            PrincipalKind.APPLICATION, tenant, str(number), name=f"application {number}"
+        )
         return Caller(http, signer, who)
 
     transport = ASGITransport(app)  # type: ignore[arg-type]

@@ -5,14 +5,14 @@ from typing import Any
 
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef, Done
 from libs.common.errors import Unavailable
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from libs.common.tsl import TslDocument
 from services.device.commands.model import FailureReason
 from services.device.things.model import Device
 from services.device.things.product_model import Product
 from services.device.things.serial_numbers import SerialHolder, SerialTaken
 
-MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
+MINE = Principal(PrincipalKind.APPLICATION, "default", "1", name="mine")
 
 Log = list[tuple[Any, ...]]
 

@@ -3,11 +3,11 @@
 import pytest
 
 from libs.common.errors import Conflict, InvalidInput
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from services.device.registry.products.rps import RpsRecord, RpsService, SetProfile
 from services.device.things.serial_numbers import SerialHolder, SerialTaken
 
-MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
+MINE = Principal(PrincipalKind.APPLICATION, "default", "1", name="mine")
 URL = "https://example.com/p"
 
 Owner = tuple[str, int]

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from libs.common.errors import InvalidInput
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from services.device.registry.products.service import ProductService
 from services.device.things.product_model import Product, ProductCodec, PutProduct
 from services.device.things.product_store import ProductUpdate
 
-MINE = Principal(Kind.APPLICATION, "default", "1", name="mine")
+MINE = Principal(PrincipalKind.APPLICATION, "default", "1", name="mine")
 NO_TSLS: Any = None
 
 

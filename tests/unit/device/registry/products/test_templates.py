@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from libs.common.errors import InvalidInput
-from libs.common.identity import Kind, Principal
+from libs.common.identity import Principal, PrincipalKind
 from services.device.registry.products import templates as service
 from services.device.registry.products.template_library import Archive
 from services.device.registry.products.templates import (
@@ -19,7 +19,7 @@ from services.device.registry.products.templates import (
 from services.device.things.product_model import ProductCodec
 from tests.templates import library, small
 
-USER = Principal(kind=Kind.USER, tenant="acme", subject="1")
+USER = Principal(kind=PrincipalKind.USER, tenant="acme", subject="1")
 
 
 class Uploads:
