@@ -17,7 +17,7 @@ BUFFER_SCRIPT = Path(__file__).with_name("buffer.js").read_text()
 MAX_CONTEXT_BYTES = 16 * 1024 * 1024
 """Maximum bytes of memory of a JavaScript context."""
 MAX_STACK_BYTES = 256 * 1024
-"""Maximum bytes of its stack."""
+"""Maximum bytes of the stack of a JavaScript context."""
 MAX_CALL_SECONDS = 0.1
 """Maximum processor time of a call, in seconds."""
 MAX_LOADING_SECONDS = 1.0

@@ -100,13 +100,13 @@ class CodecBudgets:
 
 WORKER_MODULE = "services.device.lorawan.codec_worker"
 MAX_PROCESSES = 8
-"""Maximum number of processes."""
+"""Maximum number of codec processes."""
 MAX_WAITING_CALLS_PER_TENANT = 10_000
-"""Maximum number of waiting calls of a tenant."""
+"""Maximum codec calls of a tenant that wait for its process."""
 MAX_PROCESS_BYTES = 32 * 1024 * 1024
-"""Bytes of memory above which a process ends after its call."""
+"""Bytes of memory above which a codec process ends after its call."""
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""Maximum bytes of an answer."""
+"""Maximum bytes of an answer of a codec process."""
 ANSWER_SECONDS_PER_CALL = 0.001
 """Wall time per call that is added to `ANSWER_TIMEOUT_SECONDS` of a batch."""
 LATE_SECONDS = 0.15
@@ -117,7 +117,7 @@ ANSWER_TIMEOUT_SECONDS = 10.0
 """Seconds after which a silent worker is lost. A worker itself limits its processor time."""
 LOST_OUTCOME = CallOutcome(fault="ended its process")
 MAX_LOST_CALLS = 3
-"""Maximum calls that end their process. Then the remaining calls are rejected."""
+"""Maximum calls of a batch that end their process; then the remaining ones are rejected."""
 
 _encode_request = msgspec.msgpack.Encoder().encode
 _decode_response = msgspec.msgpack.Decoder(WorkerResponse).decode
@@ -198,7 +198,7 @@ class CodecWorkers:
         return (await self._request_answer(tenant, request, len(scripts))).outcomes
 
     def is_late(self, tenant: str, since: float) -> bool:
-        """Return whether calls that wait `since` (monotonic) are late."""
+        """Return whether calls that have waited from time `since` (monotonic) are late."""
         return time.monotonic() > self._due.get(tenant, since + self._late_seconds)
 
     async def _request_answer(
@@ -208,7 +208,7 @@ class CodecWorkers:
             started = time.monotonic()
             self._due[tenant] = started + MAX_START_SECONDS
             try:
-                process = await self._get_process(tenant)
+                process = await self._get_or_start_process(tenant)
                 seconds = self._late_seconds + SECONDS_PER_FRAME * count
                 self._due[tenant] = time.monotonic() + seconds
                 async with asyncio.timeout(
@@ -228,7 +228,7 @@ class CodecWorkers:
                 await self._end_process(tenant)
             return answered
 
-    async def _get_process(self, tenant: str) -> Process:
+    async def _get_or_start_process(self, tenant: str) -> Process:
         process = self._processes.pop(tenant, None)
         if process is None or process.returncode is not None:
             if len(self._processes) >= self._maximum:

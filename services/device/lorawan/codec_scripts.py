@@ -135,7 +135,7 @@ ENCODER_ENTRY_POINTS = {
     "Encoder": [CodecArgument("obj", payload=True), CodecArgument("port")],
 }
 ENTRY_POINTS = (*DECODER_ENTRY_POINTS, *ENCODER_ENTRY_POINTS)
-BYTE_VALUES = 256
+BYTE_VALUE_COUNT = 256
 """Number of values that a byte can have."""
 
 
@@ -195,7 +195,7 @@ def parse_encoder_result(steps: Sequence[CodecStep], value: Any, port: int) -> E
     if not isinstance(value, list) or len(value) > MAX_FRAME_BYTES:
         raise CodecFailed(f"returns no array of at most {MAX_FRAME_BYTES} bytes")
     for at, byte in enumerate(value):
-        if type(byte) not in (int, float) or not 0 <= byte < BYTE_VALUES:
+        if type(byte) not in (int, float) or not 0 <= byte < BYTE_VALUE_COUNT:
             raise CodecFailed(f"returns {byte!r:.40} as byte {at}")
     if type(port) is not int or not 1 <= port <= MAX_LORAWAN_PORT:
         raise CodecFailed(f"returns {port!r:.40} as port")
@@ -217,7 +217,7 @@ def _list_texts(answer: dict[str, Any], name: str) -> list[str]:
     )
 
 
-HISTORY_KEY = "history"
+PAST_READINGS_KEY = "history"
 """Decoded key of past readings. Keys that end with `_history` hold past readings too."""
 MAX_READINGS_PER_FRAME = 255
 """Maximum readings of a frame: it has at most as many bytes."""
@@ -260,13 +260,13 @@ def _pop_past_rows(
     decoded: dict[str, Any], tsl: Tsl, faults: list[Fault]
 ) -> list[tuple[str, dict[str, Any]]]:
     rows_by_key: list[tuple[str, Any]] = []
-    for key in [key for key in decoded if key == HISTORY_KEY or key.endswith("_history")]:
+    for key in [key for key in decoded if key == PAST_READINGS_KEY or key.endswith("_history")]:
         if tsl.property(key) is None and _are_past_readings(decoded[key]):
             rows_by_key += [(f"{key}[{at}]", row) for at, row in enumerate(decoded.pop(key))]
     if len(rows_by_key) > MAX_READINGS_PER_FRAME:
         faults.append(
             Fault(
-                HISTORY_KEY,
+                PAST_READINGS_KEY,
                 f"has {len(rows_by_key)} readings; a frame has at most {MAX_READINGS_PER_FRAME}",
             )
         )

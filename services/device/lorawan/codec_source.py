@@ -67,11 +67,11 @@ _ARRAY_METHOD_ASSIGNMENT = re.compile(
     r"|flatMap|forEach|includes|indexOf|join|keys|lastIndexOf|map|pop|push|reduce|reduceRight|reverse"
     rf"|shift|slice|some|sort|splice|unshift|values|with)\s*{_ASSIGNMENT}"
 )
-"""Methods that a script may assign to one array: a frozen prototype prevents it."""
+"""Assignments of methods to a single array, which a frozen `Array.prototype` would prevent."""
 _COMMON_METHOD_ASSIGNMENT = re.compile(
     rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNMENT}"
 )
-"""Methods of functions, which arrays may have as well."""
+"""The same for methods that arrays share with functions and other objects."""
 _DECLARATION = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
 _DECLARATION_LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
 _LEXICAL_DECLARATION = re.compile(

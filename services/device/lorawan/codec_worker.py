@@ -39,7 +39,7 @@ MAX_ADDED_MEMORY_BYTES = 192 * 1024 * 1024
 MAX_RESULT_LEVELS = 500
 """Maximum levels of a result; the service itself handles more."""
 KILL_SECONDS = 2.0
-"""Processor time in seconds after which a call kills the process.
+"""Processor time of a call in seconds after which the kernel kills the process.
 
 QuickJS checks its own limit between operations, and cannot interrupt some long built-ins.
 """

@@ -34,10 +34,10 @@ from services.device.things.codec_model import Codec, CodecFailed
 from services.device.things.device_store import DeviceStore
 from services.device.things.directory import ThingDirectory
 
-SMALLEST_PAYLOAD_BYTES = 51
-"""Bytes that every data rate carries, except in regions with dwell times."""
+SMALLEST_MAX_PAYLOAD_BYTES = 51
+"""Maximum payload at the slowest data rate, except in regions with dwell times."""
 MAX_BYTES_BY_SPREADING_FACTOR = {7: 222, 8: 222, 9: 115}
-"""Maximum bytes by spreading factor at 125 kHz; slower ones carry `SMALLEST_PAYLOAD_BYTES`."""
+"""Maximum bytes by spreading factor at 125 kHz; slower ones carry `SMALLEST_MAX_PAYLOAD_BYTES`."""
 SAME_RATE_FREQUENCIES_HZ = range(902_000_000)
 """Frequencies of regions where a downlink has the data rate of the uplink before."""
 
@@ -51,8 +51,8 @@ def max_payload_bytes(data_rate: str, frequency: int | None) -> int:
     """
     match = _DATA_RATE.match(data_rate)
     if match is None or frequency is None or frequency not in SAME_RATE_FREQUENCIES_HZ:
-        return SMALLEST_PAYLOAD_BYTES
-    return MAX_BYTES_BY_SPREADING_FACTOR.get(int(match[1]), SMALLEST_PAYLOAD_BYTES)
+        return SMALLEST_MAX_PAYLOAD_BYTES
+    return MAX_BYTES_BY_SPREADING_FACTOR.get(int(match[1]), SMALLEST_MAX_PAYLOAD_BYTES)
 
 
 DEFAULT_PORT = 85
@@ -72,7 +72,7 @@ class CodecDownlinkEncoder(DownlinkEncoder):
         await self._find_encoder_codec(tenant, model)
 
     async def encode(self, command: Command, model: str) -> list[CommandDownlink]:
-        """Return the bytes of a command for its device; raise `CodecFailed`."""
+        """Return the downlinks of a command; raise `CodecFailed`."""
         codec = await self._find_encoder_codec(command.tenant, model)
         values = command.encoder_input()
         parts = [{key: value} for key, value in values.items()] if len(values) > 1 else []

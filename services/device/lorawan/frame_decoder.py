@@ -194,7 +194,7 @@ class CodecFrameDecoder(FrameDecoder):
 
 
 def _remove_repeated(batch: Batch, stored: Iterable[StoredFrame]) -> None:
-    """Mark frames that repeat another one of the batch, or a stored one."""
+    """Move frames that repeat other or stored frames to the duplicates of the batch."""
     batch.frames, repeated = split_repeated(batch.frames, stored)
     batch.move_to_duplicates(repeated)
 

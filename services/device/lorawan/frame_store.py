@@ -185,7 +185,7 @@ class FrameStore(ThingDataStore):
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
         return read_rows(self._direct, build_page_stages(query, [("_id", -1)], limit=limit))
 
-    async def find_outdated(
+    async def find_outdated_or_rejected(
         self, stamp: str, after: bytes, last: bytes, limit: int
     ) -> list[Document]:
         """Return frames that other versions decoded, or that were rejected.

@@ -31,11 +31,11 @@ class Gap(msgspec.Struct):
     """Missing counters between two frames."""
 
     key: bytes = msgspec.field(name="_id")
-    """Key of the frame before it."""
+    """Key of the last frame before the gap."""
     start: int
-    """When the frame before it was received, ms."""
+    """When the last frame before the gap was received, ms."""
     end: int
-    """When the frame after it was received, ms."""
+    """When the first frame after the gap was received, ms."""
     counter: int
     """The first missing counter."""
     last: int
@@ -66,7 +66,7 @@ def find_gaps(frames: Iterable[CountedFrame]) -> list[Gap]:
         elif frame.counter > newest.counter:
             _add_gap(gaps, newest, frame)
             newest, lower = frame, None
-        elif _count_late_frame(gaps[run:], frame):
+        elif _subtract_late_frame(gaps[run:], frame):
             continue
         elif lower is None or frame.counter <= lower.counter:
             lower = frame  # late, unless the next frame continues from it
@@ -85,8 +85,8 @@ def _add_gap(gaps: list[Gap], before: CountedFrame, after: CountedFrame) -> None
         gaps.append(Gap(before.key, before.ts, after.ts, first, last, session, missing))
 
 
-def _count_late_frame(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
-    """Subtract a late frame from the gap that it closes in part; return whether one does."""
+def _subtract_late_frame(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
+    """Subtract a late frame from its gap's missing counters; return whether it has a gap."""
     for gap in reversed(gaps):
         if gap.counter <= frame.counter <= gap.last:
             late = frame.ts - gap.end <= MAX_COPY_INTERVAL_MS
@@ -108,7 +108,7 @@ class TrackedGap(Gap, kw_only=True):
     state: GapState = "OPEN"
     asks: int = 0
     asked: int | None = None
-    """Time of the last request for it to the device, ms."""
+    """Time of the last request to the device for the gap's readings, ms."""
     found: int | None = None
     """Number of readings within the gap that history had at the last check."""
     reason: str | None = None
@@ -121,7 +121,7 @@ class GapStore(ThingDataStore):
         self._gaps = database[GAPS_COLLECTION]
 
     async def insert_largest(self, gaps: Sequence[Gap], until: datetime) -> None:
-        """Store new gaps of a device until `until`; the largest first, up to `MAX_TRACKED_GAPS`."""
+        """Store the largest new gaps of a device, up to a limit; they expire at `until`."""
         if not gaps:
             return
         (thing_id,) = {KEY_FORMAT.unpack(gap.key)[0] for gap in gaps}

@@ -46,17 +46,17 @@ class HealingState(msgspec.Struct, kw_only=True):
     seen: bytes | None = None
     """Key of the last frame that was checked for gaps."""
     latest: int = -1
-    """Time of the newest report when that frame was checked."""
+    """Time of the device's newest report when frame `seen` was checked."""
     open: bool = False
-    """Whether it may have open gaps."""
+    """Whether the device may have open gaps."""
     asks: list[int] = []
-    """Times of requests within the last 24 hours or longer."""
+    """Times of requests, at least those of the last 24 hours."""
     gap: bytes | None = None
     """Key of the requested gap."""
     command: int | None = None
     """Id of the requesting command; None until the command is stored."""
     found: int = 0
-    """Number of readings within the gap that history has."""
+    """Number of readings that history has within the requested gap."""
     since: int = 0
     """When `found` last grew, or the device was asked."""
 
@@ -100,8 +100,8 @@ MAX_GAPS_PER_CHECK = 20
 """Maximum open gaps of a device per check."""
 FIRST_CHECK_AGE_MS = 7 * DAY_MS
 """Age of the oldest frame in the first check of a device."""
-LATE_FRAME_MS = 300_000
-"""Time for late frames to arrive before the device is asked."""
+LATE_FRAME_WAIT_MS = 300_000
+"""Time that a gap waits for late frames before the device is asked for its readings."""
 NO_READINGS_TIMEOUT_MS = 3_600_000
 """Time without new readings after which a request is over."""
 UNSENT_REQUEST_TIMEOUT_MS = 600_000
@@ -178,7 +178,7 @@ class Healer:
         if state != before and not await self.store.put(state):
             return
         if state.gap is None and state.open and _has_budget(product, state):
-            await self._request_largest(product, state)
+            await self._request_largest_gap(product, state)
 
     async def _store_new_gaps(
         self, product: HealingProduct, state: HealingState, latest: int
@@ -245,7 +245,7 @@ class Healer:
         _outcome_counter.add(1, {"outcome": "given_up"})
 
     async def _close_if_over(self, gap: TrackedGap) -> bool:
-        """Return whether a gap is closed by late frames, healed, or given up."""
+        """Count a gap's late frames and readings; return whether the gap is over."""
         thing_id = int.from_bytes(gap.key[:8])
         arrived_frames = await self.frames.find_by_counters(
             thing_id, gap.session, gap.counter, gap.last
@@ -269,12 +269,12 @@ class Healer:
             await self._give_up(gap, "is too short to be requested")
         return gap.state in {"HEALED", "GIVEN_UP"}
 
-    async def _request_largest(self, product: HealingProduct, state: HealingState) -> None:
+    async def _request_largest_gap(self, product: HealingProduct, state: HealingState) -> None:
         """Request the largest gap that is still open."""
         device = await self._find_device(product, state)
         if device is not None:
             for gap in await self.gaps.list_largest_open(
-                state.id, now_ms() - LATE_FRAME_MS, MAX_GAPS_PER_CHECK
+                state.id, now_ms() - LATE_FRAME_WAIT_MS, MAX_GAPS_PER_CHECK
             ):
                 if gap.start < device.owned_since:
                     await self.gaps.remove(gap)

@@ -54,22 +54,22 @@ class HistoryChanges:
     """Versions of codec and TSL, as `format_decoder_versions` writes them."""
     frames: list[UpdateOne] = field(default_factory=list)
     same: list[bytes] = field(default_factory=list)
-    """Frames with the same past readings and faults as before."""
+    """Keys of frames with the same past readings and faults as before."""
     rows: dict[bytes, Document] = field(default_factory=dict)
     """Records that history lacks."""
     updated: dict[bytes, Document] = field(default_factory=dict)
     """Records whose values differ."""
-    assumed: dict[bytes, Document] = field(default_factory=dict)
-    """Records that are written without reading history first."""
+    overwritten: dict[bytes, Document] = field(default_factory=dict)
+    """Records that are overwritten (or inserted) without reading them first."""
     stale: set[bytes] = field(default_factory=set)
     """Keys of records to delete."""
     events: list[OutboxEntry] = field(default_factory=list)
 
-    def add_plain_frames(self, frames: Iterable[FrameAndResult]) -> None:
-        """Add frames whose only record is written without reading history."""
+    def add_frames_to_overwrite(self, frames: Iterable[FrameAndResult]) -> None:
+        """Add frames whose only record in history is overwritten without reading it first."""
         for row, result in frames:
             key = bytes(row["_id"])
-            self.assumed[key] = result.properties
+            self.overwritten[key] = result.properties
             self.add_frame_update(key, result, set(), same=not result.rejection_reason)
 
     def add_frame_update(
@@ -122,7 +122,7 @@ def build_replacements_by_week(
 
 
 def has_one_accepted_record(row: Document, result: DecodeResult) -> bool:
-    """Return whether a frame has one record in history and was never rejected."""
+    """Return whether a frame had and has one record in history, and was not rejected before."""
     return bool(result.properties) and not result.past and "h" not in row and "w" not in row
 
 

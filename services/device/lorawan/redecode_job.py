@@ -105,7 +105,7 @@ class RedecodeWorker:
             yield
 
     async def run_turn(self, job: RedecodeJob) -> None:
-        """Continue a job with some devices."""
+        """Continue a job for one turn."""
         cached = (await self.codecs.find_all([(job.tenant, job.model)]))[job.tenant, job.model]
         if cached.version != job.version:
             await self.store.end_job(job, "FAILED", fault=CODEC_CHANGED_FAULT)
@@ -230,9 +230,9 @@ class RedecodeWorker:
     async def _iterate_history(
         self, thing: Thing, weeks: list[Collection], newest: int | None
     ) -> AsyncIterator[list[ReportTuple]]:
-        """Yield history of a device since its owner has it, oldest first, in parts.
+        """Yield lists of history records since a device has its owner, oldest first.
 
-        With `newest`, yield only that many of the newest records, in one part.
+        With `newest`, yield one list of at most that many of the newest records.
         """
         first = max(thing.owned_since, now_ms() - self.redecoder.retention_ms)
         bounds = keys_between(thing.id, first)

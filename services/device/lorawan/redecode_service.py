@@ -98,7 +98,7 @@ class RedecodeStore:
         )
 
     async def begin(self, job: RedecodeJob) -> bool:
-        """Replace the last job of a product; return False while that is running."""
+        """Replace the last job of a product; return False if that job still runs."""
         query = {"_id": job.identity, "state": {"$ne": "RUNNING"}}
         lost = {"$setUnion": [{"$ifNull": ["$lost", []]}, {"$ifNull": ["$under", []]}]}
         made = [{"$literal": msgspec.to_builtins(job)}, {"lost": lost}]

@@ -73,7 +73,7 @@ class Redecoder:
             limit = FRAMES_PER_BATCH // len(pending)
             rows = await asyncio.gather(
                 *(
-                    self.frames.find_outdated(
+                    self.frames.find_outdated_or_rejected(
                         format_decoder_versions(cached.version, thing),
                         progresses[thing.id].last_key,
                         history_key(thing.id, job.end, MAX_KEY_PART),
@@ -112,14 +112,16 @@ class Redecoder:
         frames = [(thing, rows) for thing, rows in frames if rows]
         decoded = await self._decode_frames(cached, job.tenant, frames)
         parted = [
-            self._split_by_comparison(job, progresses[thing.id], zip(rows, results, strict=True))
+            self._split_to_compare_and_overwrite(
+                job, progresses[thing.id], zip(rows, results, strict=True)
+            )
             for (thing, rows), results in zip(frames, decoded, strict=True)
         ]
         history = await asyncio.gather(*(self._find_history(looked) for looked, _ in parted))
         writes = []
         for (thing, _), (looked, plain), before in zip(frames, parted, history, strict=True):
             changes = HistoryChanges(thing, format_decoder_versions(cached.version, thing))
-            changes.add_plain_frames(plain)
+            changes.add_frames_to_overwrite(plain)
             progresses[thing.id].read += len(plain)
             self._collect_changes(
                 job, cached.version, looked, before, changes, progresses[thing.id]
@@ -128,10 +130,10 @@ class Redecoder:
         return writes
 
     @staticmethod
-    def _split_by_comparison(
+    def _split_to_compare_and_overwrite(
         job: RedecodeJob, progress: DeviceProgress, frames: Iterable[FrameAndResult]
     ) -> tuple[list[FrameAndResult], list[FrameAndResult]]:
-        """Split frames into those to compare with history and those to write unread."""
+        """Return the frames to compare with history, and those whose records are overwritten."""
         if job.dry or job.tell or _keeps_differences(job, progress):
             return list(frames), []
         looked, plain = list[FrameAndResult](), list[FrameAndResult]()
@@ -177,7 +179,7 @@ class Redecoder:
         progress: DeviceProgress,
     ) -> None:
         now = now_ms()
-        kept_keys = set(writes.assumed)
+        kept_keys = set(writes.overwritten)
         for row, result in frames:
             key = bytes(row["_id"])
             records = expected_records(key, result)
@@ -230,7 +232,7 @@ class Redecoder:
             for week, change in (each for write in writes for each in kind(write)):
                 history[week].append(change)
         await self.partitions.ensure(
-            key_week(key) for write in writes for key in (*write.rows, *write.assumed)
+            key_week(key) for write in writes for key in (*write.rows, *write.overwritten)
         )
         notes = [note for write in writes for note in write.frame_updates()]
         events = [entry for write in writes for entry in write.events]
@@ -239,25 +241,23 @@ class Redecoder:
             for week, changes in history.items():
                 partition = self.mongo.database[collection_name(week)]
                 await partition.bulk_write(changes, session=session)
-            changed = await self._write_unread_records(writes, session)
+            changed = await self._overwrite_records(writes, session)
             await self.frames.apply_updates(notes, session)
             return changed, await self.outbox.store_entries(events, session)
 
         changed, entries = await self.mongo.transaction(write_in_session)
         await self.outbox.publish_stored(entries)
         if changed:
-            self._count_unread_records(changed, writes, progresses)
+            self._count_overwritten_records(changed, writes, progresses)
 
-    async def _write_unread_records(
-        self, writes: Sequence[HistoryChanges], session: Session
-    ) -> int:
-        """Write records without reading them first; return how many changed.
+    async def _overwrite_records(self, writes: Sequence[HistoryChanges], session: Session) -> int:
+        """Overwrite records without reading them first; return how many changed.
 
         Missing records are looked up only when MongoDB matched fewer than expected.
         """
         weeks: dict[int, list[UpdateMany]] = defaultdict(list)
         for week, change in (
-            each for write in writes for each in build_replacements_by_week(write.assumed)
+            each for write in writes for each in build_replacements_by_week(write.overwritten)
         ):
             weeks[week].append(change)
         matched = changed = 0
@@ -265,36 +265,36 @@ class Redecoder:
             partition = self.mongo.database[collection_name(week)]
             done = await partition.bulk_write(changes, session=session)
             matched, changed = matched + done.matched_count, changed + done.modified_count
-        if matched == sum(len(write.assumed) for write in writes):
+        if matched == sum(len(write.overwritten) for write in writes):
             return changed
         for write in writes:
-            for week, keys in group_by_week(write.assumed):
+            for week, keys in group_by_week(write.overwritten):
                 partition = self.mongo.database[collection_name(week)]
                 rows = partition.find(
                     {"_id": build_key_condition(keys)}, {"_id": 1}, session=session
                 )
                 lacks = set(keys) - {bytes(row["_id"]) async for row in rows}
                 if lacks:
-                    new = [{"_id": key, "p": write.assumed[key]} for key in lacks]
+                    new = [{"_id": key, "p": write.overwritten[key]} for key in lacks]
                     await partition.insert_many(new, session=session)
                 changed += len(lacks)
         return changed
 
     @staticmethod
-    def _count_unread_records(
+    def _count_overwritten_records(
         changed: int, writes: Sequence[HistoryChanges], progresses: Mapping[int, DeviceProgress]
     ) -> None:
-        """Count changed records that were written without reading them.
+        """Add the changed records that were overwritten to the progress of their devices.
 
         MongoDB reports how many records changed, not which. The sum over devices is what counts, so
         one device gets all of them.
         """
-        assumed = [write for write in writes if write.assumed]
-        progresses[assumed[0].thing.id].changed += changed
-        for write in assumed:
+        overwritten = [write for write in writes if write.overwritten]
+        progresses[overwritten[0].thing.id].changed += changed
+        for write in overwritten:
             progress = progresses[write.thing.id]
-            progress.changed_properties.update(*write.assumed.values())
-            progress.changed_times.update(KEY_FORMAT.unpack(key)[1] for key in write.assumed)
+            progress.changed_properties.update(*write.overwritten.values())
+            progress.changed_times.update(KEY_FORMAT.unpack(key)[1] for key in write.overwritten)
 
 
 def _decode_call(row: Document) -> CodecCall:

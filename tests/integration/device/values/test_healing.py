@@ -415,7 +415,7 @@ async def test_gaps_of_an_earlier_owner_are_not_requested(
     world: World, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Gaps of earlier owners, counter jumps, and small gaps beyond the limit are not requested."""
-    monkeypatch.setattr(working, "LATE_FRAME_MS", 10**9)
+    monkeypatch.setattr(working, "LATE_FRAME_WAIT_MS", 10**9)
     monkeypatch.setattr(store, "MAX_TRACKED_GAPS", 2)
     (sensor,) = await add(server, "H-owner")
     times = await lose([sensor], {1, 3, 4, 6, 7, 8}, readings=10)

@@ -379,7 +379,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     fresh, known.CACHE_SECONDS = known.CACHE_SECONDS, 0.0
     period, trigger.MAX_INDEX_AGE_SECONDS = trigger.MAX_INDEX_AGE_SECONDS, 0.0
     pause, healing.CHECK_INTERVAL_SECONDS = healing.CHECK_INTERVAL_SECONDS, 0.2
-    late, healing.LATE_FRAME_MS = healing.LATE_FRAME_MS, 0
+    late, healing.LATE_FRAME_WAIT_MS = healing.LATE_FRAME_WAIT_MS, 0
     ingest, ingest_parts = build_ingest(foundation, [UPLINK])
     consumer = BatchConsumer(
         bus=bus, stream=UPLINK, durable=CONSUMER_NAME, handle=ingest.ingest.handle, concurrency=1
@@ -399,7 +399,7 @@ async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
             yield World(http, foundation, grants, signer, announced, outside, keys, shown)
     finally:
         known.CACHE_SECONDS, trigger.MAX_INDEX_AGE_SECONDS = fresh, period
-        healing.CHECK_INTERVAL_SECONDS, healing.LATE_FRAME_MS = pause, late
+        healing.CHECK_INTERVAL_SECONDS, healing.LATE_FRAME_WAIT_MS = pause, late
         consuming.cancel()
         await asyncio.gather(consuming, return_exceptions=True)
         await management.stop()
