@@ -57,14 +57,14 @@ EntityServiceDependency = NamedDependency[EntityService]
 
 QueryTime = Annotated[int | None, QueryParameter(ge=0, le=MAX_TIME_MS)]
 TimeZoneName = Annotated[str | None, QueryParameter(max_length=64)]
-READERS = (
+ENTITY_READ_FUNCTIONS = (
     Function.DASHBOARD_EDIT,
     Function.DASHBOARD_VIEW,
     Function.DEVICE_VIEW,
     Function.WORKFLOW_ADD,
     Function.WORKFLOW_EDIT,
 )
-FINDERS = (
+ENTITY_SEARCH_FUNCTIONS = (
     Function.DASHBOARD_EDIT,
     Function.DEVICE_VIEW,
     Function.ENTITY_CUSTOM_VIEW,
@@ -76,7 +76,7 @@ FINDERS = (
 
 @post(
     "/search",
-    guards=[allow_holders(*FINDERS)],
+    guards=[allow_holders(*ENTITY_SEARCH_FUNCTIONS)],
     example={"keyword": "temperature", "page_size": 10, "page_number": 1},
 )
 async def search_entities(
@@ -90,7 +90,7 @@ async def search_entities(
 
 @post(
     "/advanced-search",
-    guards=[allow_holders(*FINDERS)],
+    guards=[allow_holders(*ENTITY_SEARCH_FUNCTIONS)],
     example={"entity_filter": {"ENTITY_NAME": {"operator": "CONTAINS", "values": ["temp"]}}},
 )
 async def search_entities_by_columns(
@@ -106,7 +106,9 @@ async def search_entities_by_columns(
     return await entity_search.search_advanced(principal, data)
 
 
-@post("/batch-get-status", guards=[allow_holders(*READERS)], example={"entity_ids": []})
+@post(
+    "/batch-get-status", guards=[allow_holders(*ENTITY_READ_FUNCTIONS)], example={"entity_ids": []}
+)
 async def get_entity_statuses(
     principal: RequestPrincipal,
     entities: EntityServiceDependency,
@@ -120,7 +122,10 @@ async def get_entity_statuses(
     return await entities.stream_statuses(principal, ids)
 
 
-@get("/{entity_id:str}/children", guards=[allow_holders(*READERS, Function.INTEGRATION_VIEW)])
+@get(
+    "/{entity_id:str}/children",
+    guards=[allow_holders(*ENTITY_READ_FUNCTIONS, Function.INTEGRATION_VIEW)],
+)
 async def list_entity_children(
     principal: RequestPrincipal, entities: EntityServiceDependency, entity_id: PathId
 ) -> list[EntityResponse]:
@@ -136,7 +141,7 @@ async def get_entity_meta(
     return await entities.get_meta(principal, entity_id)
 
 
-@get("/{entity_id:str}/status", guards=[allow_holders(*READERS)])
+@get("/{entity_id:str}/status", guards=[allow_holders(*ENTITY_READ_FUNCTIONS)])
 async def get_entity_status(
     principal: RequestPrincipal, entities: EntityServiceDependency, entity_id: PathId
 ) -> EntityStatus:
@@ -146,7 +151,9 @@ async def get_entity_status(
 
 @post(
     "/history/search",
-    guards=[allow_holders(*READERS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)],
+    guards=[
+        allow_holders(*ENTITY_READ_FUNCTIONS, Function.DASHBOARD_ADD, Function.ENTITY_DATA_VIEW)
+    ],
 )
 async def search_entity_history(
     principal: RequestPrincipal,
@@ -157,7 +164,7 @@ async def search_entity_history(
     return await entity_history.search(principal, data)
 
 
-@post("/history/aggregate", guards=[allow_holders(*READERS)])
+@post("/history/aggregate", guards=[allow_holders(*ENTITY_READ_FUNCTIONS)])
 async def aggregate_entity_history(
     principal: RequestPrincipal,
     entity_history: NamedDependency[EntityHistory],
@@ -278,7 +285,7 @@ async def delete_entities(
 ROUTER = route_operations(globals(), "/entity", tags=["Entities"])
 
 
-MANAGERS = allow_holders(Function.ENTITY_TAG_MANAGE)
+TAG_MANAGERS = allow_holders(Function.ENTITY_TAG_MANAGE)
 EntityTagsDependency = NamedDependency[EntityTags]
 
 
@@ -300,7 +307,7 @@ async def count_entity_tags(
     return TagCount(await entity_tags.store.count(principal.tenant))
 
 
-@post("/", guards=[MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
+@post("/", guards=[TAG_MANAGERS], example={"name": "zone-a", "color": "#6b7785", "description": ""})
 async def create_entity_tag(
     principal: RequestPrincipal, entity_tags: EntityTagsDependency, data: JSONBody[SaveTag]
 ) -> TagRef:
@@ -308,7 +315,7 @@ async def create_entity_tag(
     return TagRef(str(await entity_tags.store.add(principal.tenant, data)))
 
 
-@put("/{tag_id:str}", guards=[MANAGERS])
+@put("/{tag_id:str}", guards=[TAG_MANAGERS])
 async def update_entity_tag(
     principal: RequestPrincipal,
     entity_tags: EntityTagsDependency,
@@ -319,7 +326,7 @@ async def update_entity_tag(
     await entity_tags.store.update(principal.tenant, tag_id, data)
 
 
-@post("/delete", guards=[MANAGERS], example={"ids": []})
+@post("/delete", guards=[TAG_MANAGERS], example={"ids": []})
 async def delete_entity_tags(
     principal: RequestPrincipal, entity_tags: EntityTagsDependency, data: JSONBody[DeleteTags]
 ) -> None:

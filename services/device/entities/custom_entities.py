@@ -82,7 +82,7 @@ class CustomEntityStore:
         await self._quota.reserve(tenant)
         fields = build_member_fields(identifier, [root]) | {"last": 0}
         document = _new_document(await self._ids.allocate(), tenant, identifier, fields)
-        with raise_on_duplicate(_identifier_exists(identifier)):
+        with raise_on_duplicate(_identifier_exists_error(identifier)):
             await self._own.insert(document)
         return document
 
@@ -164,7 +164,7 @@ class CustomEntityStore:
         return deleted[0] if deleted else None
 
     async def _delete(self, query: Document) -> list[Document]:
-        """Delete and return things, with their latest values.
+        """Delete things and their latest values; return the things.
 
         Other data is deleted within an hour.
         """
@@ -209,10 +209,10 @@ def _check_child(members: Sequence[Member], child: Member) -> None:
     if root.type != child.type:
         raise InvalidInput(f"must be {root.type}, the type of the parent", field="type")
     if any(member.path == child.path for member in members):
-        raise _identifier_exists(child.path)
+        raise _identifier_exists_error(child.path)
 
 
-def _identifier_exists(identifier: str) -> Conflict:
+def _identifier_exists_error(identifier: str) -> Conflict:
     return Conflict(f"entity {identifier} already exists", field="identifier")
 
 

@@ -18,10 +18,10 @@ from services.device.members.values import UnreadableValue, convert_value
 
 ATTRIBUTE_FIELD = "value_attribute"
 _NUMERIC_TYPES = ("LONG", "DOUBLE")
-_LONGEST_TEXT = 255
+_MAX_TEXT_CHARACTERS = 255
 _MAX_FRACTION_DIGITS = 15
 _MAX_INTEGER = 2**63
-_INVALID_ATTRIBUTE_CODE = "entity_attribute_min_invalid"
+_INVALID_MIN_CODE = "entity_attribute_min_invalid"
 
 
 def validate_attributes(attributes: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
@@ -61,8 +61,8 @@ def _attribute_error(name: str, reason: str, code: str | None = None) -> Invalid
 
 
 def _validate_text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        raise _attribute_error(name, f"must be a text of at most {_LONGEST_TEXT} characters")
+    if not isinstance(value, str) or len(value) > _MAX_TEXT_CHARACTERS:
+        raise _attribute_error(name, f"must be a text of at most {_MAX_TEXT_CHARACTERS} characters")
     return value
 
 
@@ -71,7 +71,7 @@ def _validate_number(name: str, value: Any, *, whole: bool) -> int | float:
     if isinstance(number, UnreadableValue) or abs(number) > _MAX_INTEGER:
         kind = "an integer" if whole else "a number"
         raise _attribute_error(
-            name, f"must be {kind}", _INVALID_ATTRIBUTE_CODE if name == "min" else None
+            name, f"must be {kind}", _INVALID_MIN_CODE if name == "min" else None
         )
     return cast("int | float", number)
 
@@ -103,7 +103,7 @@ def _validate_enum(entries: Any, value_type: ValueType) -> dict[str, str]:
     if not isinstance(entries, dict) or len(entries) > MAX_ENUM_OPTIONS:
         raise _attribute_error("enum", f"must be an object of at most {MAX_ENUM_OPTIONS} members")
     for key, label in entries.items():
-        if not isinstance(label, str) or len(label) > _LONGEST_TEXT or not key:
+        if not isinstance(label, str) or len(label) > _MAX_TEXT_CHARACTERS or not key:
             raise _attribute_error(f"enum.{key[:64]}", "must be text, the label of the value")
         if (
             value_type == "LONG"

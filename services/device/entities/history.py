@@ -41,7 +41,7 @@ from services.device.telemetry.uplink import MAX_CLOCK_AHEAD_MS
 
 MAX_UNPAGED_ITEMS = 10_000
 """Maximum items of a response without pages."""
-MEAN_PRECISION = Decimal("1e-8")
+MEAN_ROUNDING_STEP = Decimal("1e-8")
 """Precision of the mean of DOUBLEs, rounded half to even."""
 MAX_ROUNDED_MEAN = 1e15
 """Means above this value are not rounded, because a double has no digit at that precision."""
@@ -178,7 +178,7 @@ def _to_sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any])
 def _round_mean(mean: float) -> float:
     if not abs(mean) < MAX_ROUNDED_MEAN:
         return mean
-    return float(Decimal(f"{mean:.15g}").quantize(MEAN_PRECISION, ROUND_HALF_EVEN))
+    return float(Decimal(f"{mean:.15g}").quantize(MEAN_ROUNDING_STEP, ROUND_HALF_EVEN))
 
 
 def _to_counts(entity: Entity, rows: Sequence[Any]) -> Aggregate:

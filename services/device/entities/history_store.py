@@ -1,10 +1,10 @@
 """Values of entities in history.
 
 Properties are in the partitions of history, outputs of events in `device_events`, and inputs of
-device services in `commands`. The value of an event or a service is the object of all of these at
-each time. A STRUCT has no value of its own, but its children have.
+device services in `commands`. The value of an event is the object of its outputs, and that of a
+service the object of its inputs. A STRUCT has no value of its own, but its children have.
 
-Each partition is aggregated separately, then the results are. MongoDB adds doubles with a
+Each partition is aggregated separately, then their results together. MongoDB adds doubles with a
 remainder, so the sum of a million doubles keeps all digits.
 """
 
@@ -314,7 +314,7 @@ def _build_pipeline(
 
 
 def _value_expression(source: ValueSource, kind: AggregateKind) -> Any:
-    """Return the value to aggregate: keys of a numeric ENUM are stored as text.
+    """Return the expression of the value to aggregate: keys of a numeric ENUM are stored as text.
 
     Text that is no number, stored under an earlier TSL, does not count.
     """

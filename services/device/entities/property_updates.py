@@ -60,7 +60,7 @@ class ServiceCall:
     thing: EntityThing
     service: Member
     inputs: Any = field(default_factory=dict)
-    """Inputs by name; another value, as it was sent, is rejected by the TSL later."""
+    """Inputs by name, or as sent if they are no object, which the TSL rejects later."""
 
     @property
     def service_id(self) -> str:
@@ -167,7 +167,7 @@ class FlowUpdate:
     exchange: Mapping[str, Any]
     entities: Mapping[str, Entity]
     hops: int
-    """Number of flows that led to it."""
+    """Hops of the messages that the update causes (`libs.common.bus.hops`)."""
     dry_run: bool = False
     """Whether to check the values only."""
     error: ThingwayError | None = None
@@ -221,7 +221,7 @@ class EntityWriter:
         others: list[tuple[EntityThing, dict[str, Any]]] = []
         faults: list[ValueFault] = []
         for update in updates:
-            outcome = next(checked) if update.thing.device else _check_settings(update)
+            outcome = next(checked) if update.thing.device else _checked_values_or_error(update)
             if isinstance(outcome, InvalidInput):
                 faults += update.to_entity_faults(outcome.faults)
             elif isinstance(outcome, CommandDraft):
@@ -286,7 +286,7 @@ def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
 
 def _build_reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
     for update in collect_updates(flow_update.exchange, flow_update.entities, is_settable_by_flows):
-        values = _check_settings(update)
+        values = _checked_values_or_error(update)
         if isinstance(values, InvalidInput):
             raise error_with_all_faults(EXCHANGE_FIELD, update.to_entity_faults(values.faults))
         thing = update.thing.loaded_thing
@@ -294,7 +294,7 @@ def _build_reports(flow_update: FlowUpdate) -> Iterable[ThingReport]:
             yield ThingReport(thing, readable, flow_update.hops)
 
 
-def _check_settings(update: PropertyUpdate) -> dict[str, Any] | InvalidInput:
+def _checked_values_or_error(update: PropertyUpdate) -> dict[str, Any] | InvalidInput:
     """Return the values that a thing without a device reports, or the error."""
     values, faults = update.thing.loaded_thing.tsl.check_settings(update.values)
     return InvalidInput.from_faults(faults) if faults else values

@@ -87,7 +87,7 @@ class EntityRpc:
         """Return latest values; None for an entity without a value."""
         _check_count("keys", request.keys)
         entities = await self.directory.find_by_keys(request.tenant, request.keys)
-        latest = await self.values.find_values_by_thing(request.tenant, entities.values())
+        latest = await self.values.find_property_values_by_thing(request.tenant, entities.values())
         return EntityValues(
             {
                 key: entity.value_in(without_times(latest.get(entity.thing.id, {})))

@@ -29,7 +29,7 @@ from services.device.entities.schemas import (
 )
 from services.device.entities.search_counts import (
     DeviceCountByMemberSet,
-    DeviceCounts,
+    DeviceCountsByMatch,
     EntityLister,
     SearchRequest,
     SelectedMembers,
@@ -141,15 +141,15 @@ class EntitySearch:
             return rows
 
         rows = map_batches(iterate_rows(page.content), to_rows_with_values, ENTITIES_PER_VALUE_READ)
-        first = await self._find_first_key_rows(principal, body, integrations)
+        first = await self._find_device_key_rows(principal, body, integrations)
         return StreamedAnswer(replace(page, content=[]), chain_rows(first, rows))
 
-    async def _find_first_key_rows(
+    async def _find_device_key_rows(
         self, principal: Principal, body: AdvancedSearch, integrations: IntegrationsById
     ) -> list[EntityResponse]:
-        """Return a row with the first key of a device for the user who added it.
+        """Return a row with the first key (login) of a device, for the user who added it.
 
-        Consoles of others show the key only there; our own console shows it at the device.
+        Other vendors' consoles show the key only in this list; our console shows it at the device.
         """
         device_id = find_only_device(body) if body.number == 1 else None
         if device_id is None or principal.uses_own_console:
@@ -158,7 +158,7 @@ class EntitySearch:
         return (
             []
             if device_with_key is None
-            else [_build_first_key_row(*device_with_key, integrations)]
+            else [_build_device_key_row(*device_with_key, integrations)]
         )
 
     async def _resolve_excluded_ids(self, tenant: str, parsed: AdvancedFilter) -> frozenset[int]:
@@ -262,7 +262,7 @@ class EntitySearch:
         whole, integrations = list[Condition](), list[str]()
         if keyword is not None:
             integrations = list(await self.devices.list_integrations(tenant))
-            whole = keyword.device_conditions(integrations)
+            whole = keyword.whole_device_conditions(integrations)
         everyone, matching = await asyncio.gather(
             count(parts), count(_split_disjoint(parts, whole))
         )
@@ -289,7 +289,7 @@ class EntitySearch:
             conditions += _any_match_condition([*whole, *ends], pools, everyone)
         all_match = keyword is None and not excluded
         devices = DeviceSelection(tenant, request.grants, conditions, member_sets, pools, all_match)
-        sizes = pools.count_by_group(DeviceCounts(everyone, matching, ending))
+        sizes = pools.count_by_group(DeviceCountsByMatch(everyone, matching, ending))
         return CountedSearch(request.order, listed, devices, sizes, may_be_outdated=not fresh)
 
     async def _count_devices_by_member_set(
@@ -308,10 +308,10 @@ class EntitySearch:
         return totals
 
 
-def _build_first_key_row(
+def _build_device_key_row(
     device: Device, key: str, integrations: IntegrationsById
 ) -> EntityResponse:
-    """Return the row of a device's first key, with number 0, which no member has."""
+    """Return the row that shows a device's first key (login); number 0, which no member has."""
     integration = integrations.get(device.integration)
     return EntityResponse(
         entity_id=str(entity_id(device.id, 0)),

@@ -26,7 +26,7 @@ DeviceCountByMemberSet = Mapping[MemberSetKey, int]
 
 
 @dataclass(frozen=True)
-class DeviceCounts:
+class DeviceCountsByMatch:
     """Numbers of visible devices by member set."""
 
     all: DeviceCountByMemberSet
@@ -72,7 +72,7 @@ class SelectedMembers:
             for group, pools in groups.items()
         }
 
-    def count_by_group(self, counts: DeviceCounts) -> Counter[GroupKey]:
+    def count_by_group(self, counts: DeviceCountsByMatch) -> Counter[GroupKey]:
         """Return how many entities of devices match, by group."""
         return Counter(
             {
@@ -86,7 +86,7 @@ class SelectedMembers:
             }
         )
 
-    def _count_devices(self, key: MemberSetKey, member: Member, counts: DeviceCounts) -> int:
+    def _count_devices(self, key: MemberSetKey, member: Member, counts: DeviceCountsByMatch) -> int:
         """Return the number of devices of a member set on which a member matches."""
         everyone, keyword = counts.all.get(key, 0), self._keyword
         if keyword is None:
@@ -148,7 +148,7 @@ class SearchRequest:
     """Selects members of a member set."""
     keyword: Keyword | None = None
     negated: bool = False
-    """Whether entities that the keyword does not match are wanted."""
+    """Whether the entities that the keyword does not match are selected."""
     conditions: Sequence[Condition] = ()
     """MongoDB conditions on devices; `accepts` is the same filter for a loaded thing."""
     accepts: Callable[[EntityThing], bool] = lambda _: True
@@ -178,7 +178,7 @@ class EntityLister:
     async def list_entities(self) -> list[Entity]:
         """Return the entities of the requested ids, or all entities to be listed."""
         ids = self._request.ids
-        entities = await (self._find_non_devices() if ids is None else self.find_by_ids(ids))
+        entities = await (self._find_uncounted_entities() if ids is None else self.find_by_ids(ids))
         return [entity for entity in entities if entity.id not in self._request.excluded_ids]
 
     async def list_counted_excluded(self) -> list[Entity]:
@@ -202,8 +202,8 @@ class EntityLister:
             entity for entity in self._matching_entities(things.values()) if entity.id in wanted_ids
         ]
 
-    async def _find_non_devices(self) -> list[Entity]:
-        """Return entities of integrations, custom entities, and separately granted entities."""
+    async def _find_uncounted_entities(self) -> list[Entity]:
+        """Return visible entities of integrations, custom ones, and separately granted ones."""
         condition = self._things_condition()
         tenant, things = self._request.tenant, list[EntityThing]()
         if condition:

@@ -64,7 +64,7 @@ class Keyword:
         names: bool = True,
         keys: bool = True,
     ) -> None:
-        """Parse the text; `names` include those of things and integrations."""
+        """Compare the text with `keys` and `names`: of entities, things and integrations."""
         self._text = text
         self._lower = text.lower()
         self._names, self._keys = names, keys
@@ -105,7 +105,7 @@ class Keyword:
             for head, tail in self.splits
         )
 
-    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+    def whole_device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return conditions; a device that meets one has only matching entities."""
         conditions: list[dict[str, Any]] = (
             [{"name": build_text_condition(self._text)}] if self._names else []
@@ -168,7 +168,7 @@ class KeyPrefix(Keyword):
         """Return whether the text continues after the thing's key."""
         return member_key(thing.key, member.path).lower().startswith(self._lower)
 
-    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+    def whole_device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return conditions on devices whose keys start with the text."""
         conditions: list[dict[str, Any]] = []
         for integration in integrations:
@@ -212,7 +212,7 @@ class KeySuffix(Keyword):
         """Return whether the text starts before the path."""
         return member_key(thing.key, member.path).lower().endswith(self._lower)
 
-    def device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
+    def whole_device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
         """Return no condition: no device matches with all its entities."""
         return []
 
@@ -232,7 +232,7 @@ def _any_condition(conditions: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _serial_prefixes(text: str, before: str) -> Iterator[str]:
-    """Yield starts of SNs for which `text` starts within `before`, the key's head."""
+    """Yield the possible starts of an SN if `text` begins in `before`, the key up to the SN."""
     for length in range(1, len(text)):
         rest = text[length:]
         if before.endswith(text[:length]) and "." not in rest:

@@ -34,7 +34,7 @@ class DeviceSelection:
     member_sets: Mapping[MemberSetKey, MemberSet]
     pools: SelectedMembers
     all_match: bool
-    """Whether all wanted members of each device match: there is no keyword."""
+    """Whether all selected members of each device match: there is no keyword."""
 
 
 class OutdatedCounts(Exception):

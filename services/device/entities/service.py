@@ -65,7 +65,7 @@ class ValueReader:
     event_store: EventStore
     retention: Retention
 
-    async def find_values_by_thing(
+    async def find_property_values_by_thing(
         self, tenant: str, entities: Iterable[Entity]
     ) -> dict[int, EntriesByKey]:
         """Return the values of the properties among entities, by thing id."""
@@ -80,7 +80,7 @@ class ValueReader:
         reported_values = await self.find_reported_by_thing(reported)
         if common:
             for device_id, entries in (
-                await self._read_common_values(tenant, sorted(common))
+                await self._read_status_location_alarm(tenant, sorted(common))
             ).items():
                 reported_values.setdefault(device_id, {}).update(entries)
         return reported_values
@@ -115,11 +115,13 @@ class ValueReader:
         oldest = await self.retention.oldest_kept_time(thing.tenant, thing.model)
         return await self.event_store.find_newest(thing.id, name.removesuffix("@event"), oldest)
 
-    async def _read_common_values(self, tenant: str, ids: list[int]) -> dict[int, EntriesByKey]:
+    async def _read_status_location_alarm(
+        self, tenant: str, ids: list[int]
+    ) -> dict[int, EntriesByKey]:
         devices = await self.devices.find_all(tenant, ids)
         alarms = await self.alarms.queries.find_newest_open_unclaimed(tenant, ids)
         return {
-            device.id: _common_entries(device)
+            device.id: _status_and_location_entries(device)
             | ({ALARM_PATH: _alarm_value(alarms[device.id])} if device.id in alarms else {})
             for device in devices
         }
@@ -130,7 +132,7 @@ def without_times(entries: Mapping[str, Any]) -> dict[str, Any]:
     return {key: entry["v"] for key, entry in entries.items()}
 
 
-def _common_entries(device: Device) -> EntriesByKey:
+def _status_and_location_entries(device: Device) -> EntriesByKey:
     entries: EntriesByKey = {}
     if device.connect_status != "DISCONNECT":
         since = device.connect_changed or device.updated_at
@@ -302,7 +304,7 @@ class EntityService:
     async def _find_latest_values(
         self, tenant: str, entities: Sequence[Entity]
     ) -> list[LatestValue]:
-        entries = await self.values.find_values_by_thing(tenant, entities)
+        entries = await self.values.find_property_values_by_thing(tenant, entities)
         for thing_id, events in (await self.values.find_newest_events_by_thing(entities)).items():
             entries[thing_id] = entries.get(thing_id, {}) | events
         return [_latest_value(entity, entries.get(entity.thing.id, {})) for entity in entities]

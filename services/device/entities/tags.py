@@ -177,7 +177,7 @@ class TagStore(ThingDataStore):
         """
 
         async def change_tags(session: Session) -> None:
-            await self._increment_mapped(tenant, added, session)
+            await self._block_tag_deletion(tenant, added, session)
             entity_filter = {"_id": {"$in": list(entity_ids)}, "tenant": tenant}
             rows = await self._tagged.find(entity_filter, session=session).to_list(None)
             current: Mapping[int, list[int]] = {row["_id"]: row["tags"] for row in rows}
@@ -200,7 +200,7 @@ class TagStore(ThingDataStore):
         id_range = {"$gte": entity_id(thing_id, 0), "$lte": entity_id(thing_id, MAX_MEMBER_NUMBER)}
         await self._tagged.delete_many({"_id": id_range}, session=session)
 
-    async def _increment_mapped(self, tenant: str, ids: Sequence[int], session: Session) -> None:
+    async def _block_tag_deletion(self, tenant: str, ids: Sequence[int], session: Session) -> None:
         if not ids:
             return
         query = {"_id": {"$in": list(ids)}, "tenant": tenant}

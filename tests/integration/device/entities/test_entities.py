@@ -10,7 +10,7 @@ from libs.common.contracts.entities import RESOLVE_ENTITIES, ResolvedEntities, R
 from libs.common.errors import InvalidInput
 from libs.common.identity.functions import Function
 from libs.common.things import MAX_TSL_MEMBER_NUMBER
-from services.device.entities.console import FINDERS, READERS
+from services.device.entities.console import ENTITY_READ_FUNCTIONS, ENTITY_SEARCH_FUNCTIONS
 from services.device.things import thing_store
 from tests.integration.device.console.world import World
 from tests.integration.device.entities.seed import CLIMATE, seed
@@ -223,15 +223,15 @@ async def test_a_grant_of_an_entity_shows_no_other(world: World, ids: dict[str, 
         (
             "POST",
             "/entity/search",
-            set(FINDERS),
+            set(ENTITY_SEARCH_FUNCTIONS),
         ),
         (
             "GET",
             "/entity/1/children",
-            {*READERS, Function.INTEGRATION_VIEW},
+            {*ENTITY_READ_FUNCTIONS, Function.INTEGRATION_VIEW},
         ),
-        ("GET", "/entity/1/status", set(READERS)),
-        ("POST", "/entity/advanced-search", set(FINDERS)),
+        ("GET", "/entity/1/status", set(ENTITY_READ_FUNCTIONS)),
+        ("POST", "/entity/advanced-search", set(ENTITY_SEARCH_FUNCTIONS)),
     ],
 )
 async def test_operations_need_one_of_their_functions(world: World, method, path, needed):

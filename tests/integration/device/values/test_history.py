@@ -17,7 +17,7 @@ from libs.common.identity.functions import Function
 from libs.common.store.ids import IdAllocator
 from libs.common.things import entity_id
 from services.device.commands.service import CommandService
-from services.device.entities.console import READERS
+from services.device.entities.console import ENTITY_READ_FUNCTIONS
 from services.device.telemetry.partitions import DAY_MS, PARTITION_MS, Partitions, history_key
 from tests.carrier import NoCarrier
 from tests.integration.device.values.world import LAMP, World, param, property_of
@@ -261,13 +261,13 @@ async def _has_no_data(user, entity: str) -> None:
             "POST",
             SEARCH,
             {"entity_id": 1},
-            {*READERS, "dashboard.add", "entity_data.view"},
+            {*ENTITY_READ_FUNCTIONS, "dashboard.add", "entity_data.view"},
         ),
         (
             "POST",
             AGGREGATE,
             {"entity_id": 1, "aggregate_type": "MIN"},
-            set(READERS),
+            set(ENTITY_READ_FUNCTIONS),
         ),
         (
             "GET",
