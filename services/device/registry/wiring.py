@@ -20,7 +20,10 @@ from services.device.registry.devices.console import ROUTER as DEVICE_CONSOLE
 from services.device.registry.devices.console_service import UserDevices
 from services.device.registry.devices.groups import ROUTER as GROUPS
 from services.device.registry.devices.groups import GroupService
-from services.device.registry.devices.integration_devices import DeviceAdder, DeviceProvisioner
+from services.device.registry.devices.integration_devices import (
+    DeviceAdder,
+    IntegrationDeviceWriter,
+)
 from services.device.registry.devices.open_api import ROUTER as DEVICE_OPEN_API
 from services.device.registry.devices.ownership import (
     ApplicationClient,
@@ -96,7 +99,9 @@ def wire_registry(
     templates = TemplateService(
         LibraryStore(mongo.database), ResourceClient(clients.rpc), products, codecs.service
     )
-    device_provisioner = DeviceProvisioner(devices, things.ids, products, templates, groups)
+    integration_device_writer = IntegrationDeviceWriter(
+        devices, things.ids, products, templates, groups
+    )
     user_devices = UserDevices(
         store=devices,
         groups=groups,
@@ -115,7 +120,7 @@ def wire_registry(
     adder = DeviceAdder(
         integrations=integrations,
         client=integration_client,
-        device_provisioner=device_provisioner,
+        integration_device_writer=integration_device_writer,
         grants=grants,
         groups=groups,
     )
@@ -125,7 +130,7 @@ def wire_registry(
         store=import_store,
         sheets=sheets,
         adder=adder,
-        device_provisioner=device_provisioner,
+        integration_device_writer=integration_device_writer,
         devices=devices,
         groups=groups,
     )
@@ -155,7 +160,7 @@ def wire_registry(
         products=products,
         templates=templates,
         latest=telemetry.values,
-        device_provisioner=device_provisioner,
+        integration_device_writer=integration_device_writer,
         retention_ms=settings.retention_days * DAY_MS,
     ).offer(rpc)
     handlers = RegistryHandlers(

@@ -120,7 +120,7 @@ class UserDevices:
             may_see_key
             and (key := await self.first_keys.get_or_issue_key(principal, device)) is not None
         ):
-            entities = [_first_key_entity(device, key), *entities]
+            entities = [_device_key_entity(device, key), *entities]
         groups = await self.find_group_names(principal, [device])
         fields = _response_fields(device, await self.integrations.list_summaries(), groups)
         detail = DeviceDetail(
@@ -128,7 +128,7 @@ class UserDevices:
             joined=device.joined,
             link=device.link,
             entities=entities,
-            user_nickname=await self._find_nickname(device),
+            user_nickname=await self._find_user_nickname(device),
         )
         _set_widget_entities(detail, thing)
         return detail
@@ -206,7 +206,7 @@ class UserDevices:
             if grants.allows_device(device.id, device.integration, device.group)
         ]
         integrations = {device.integration for device in visible}
-        calls = {name: await self._must_call_integration(name) for name in integrations}
+        calls = {name: await self._must_call_integration_to_delete(name) for name in integrations}
         deleted: list[int] = []
         try:
             for device in visible:
@@ -225,7 +225,7 @@ class UserDevices:
                 if not grants.allows_device(device.id, device.integration, device.group):
                     continue
                 try:
-                    calls = await self._must_call_integration(device.integration)
+                    calls = await self._must_call_integration_to_delete(device.integration)
                     await self._delete_device(device, calls_integration=calls)
                 except ThingwayError as error:
                     outcomes[device.id] = error
@@ -267,8 +267,8 @@ class UserDevices:
             for device_id in ids
         }
 
-    async def _must_call_integration(self, integration: str) -> bool:
-        """Return whether the integration must be called; raise if it cannot delete."""
+    async def _must_call_integration_to_delete(self, integration: str) -> bool:
+        """Return whether it runs, so that it must delete its devices; raise if it cannot."""
         manifest = await self.integrations.find(integration)
         if manifest is None or not manifest.alive:
             return False
@@ -290,7 +290,7 @@ class UserDevices:
         delete = partial(self.store.delete, device.tenant, device.id)
         await self.remover.remove(device, delete, DEVICE_DELETED)
 
-    async def _find_nickname(self, device: Device) -> str | None:
+    async def _find_user_nickname(self, device: Device) -> str | None:
         """Return the nickname of the user who added the device, if any."""
         if device.user_id is None:
             return None
@@ -347,8 +347,8 @@ def _to_list_entities(thing: EntityThing, members: Iterable[Member]) -> list[Dev
     ]
 
 
-def _first_key_entity(device: Device, key: str) -> DeviceEntity:
-    """Return the row of the entity list that shows a first key in existing consoles.
+def _device_key_entity(device: Device, key: str) -> DeviceEntity:
+    """Return the row of the entity list in which other vendors' consoles show a first key.
 
     Its number is 0, which no member has.
     """

@@ -62,8 +62,8 @@ class DeviceDraft:
 
 
 @dataclass(frozen=True)
-class DeviceProvisioner:
-    """Writes devices of integrations."""
+class IntegrationDeviceWriter:
+    """Adds and updates devices of integrations in the database."""
 
     devices: DeviceStore
     ids: IdAllocator
@@ -264,7 +264,7 @@ class DeviceAdder:
 
     integrations: Integrations
     client: IntegrationClient
-    device_provisioner: DeviceProvisioner
+    integration_device_writer: IntegrationDeviceWriter
     grants: GrantReader
     groups: GroupStore
 
@@ -334,7 +334,7 @@ class DeviceAdder:
         """Write a device that its integration accepted; raise `Conflict` like `add`."""
         parameters = form.parameters
         try:
-            return await self.device_provisioner.add(draft)
+            return await self.integration_device_writer.add(draft)
         except InvalidInput as error:
             if error.field == GROUP_REQUEST_FIELD:
                 raise

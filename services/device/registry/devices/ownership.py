@@ -133,7 +133,7 @@ class OrphanCleaner:
             await take_turns(
                 "orphans",
                 CONCURRENT_TENANTS,
-                self.list_tenants,
+                self.list_tenants_to_check,
                 self.release_orphans,
                 SEARCH_INTERVAL_SECONDS,
                 ended,
@@ -142,7 +142,7 @@ class OrphanCleaner:
             if bus.is_connected:
                 await subscription.unsubscribe()
 
-    async def list_tenants(self) -> set[str]:
+    async def list_tenants_to_check(self) -> set[str]:
         """Return the tenants that have devices or RPS records."""
         return {*await self.devices.queries.list_tenants(), *await self.records.list_tenants()}
 

@@ -50,7 +50,7 @@ from services.device.members.entity import Entity, thing_from_document
 from services.device.members.integration_things import IntegrationThings
 from services.device.registry.devices.integration_devices import (
     DeviceDraft,
-    DeviceProvisioner,
+    IntegrationDeviceWriter,
     to_integration_ref,
 )
 from services.device.registry.products.service import ProductService
@@ -188,7 +188,7 @@ class IntegrationRpc:
     products: ProductService
     templates: TemplateService
     latest: LatestValues
-    device_provisioner: DeviceProvisioner
+    integration_device_writer: IntegrationDeviceWriter
     retention_ms: int
 
     def offer(self, rpc: RpcServer) -> None:
@@ -246,12 +246,14 @@ class IntegrationRpc:
             user_id=None,
             new=request.device,
         )
-        return to_integration_ref(await self.device_provisioner.add_or_update(draft))
+        return to_integration_ref(await self.integration_device_writer.add_or_update(draft))
 
     async def get_tsl(self, integration: str, request: GetTsl) -> DeviceTsl:
         """Return the TSL of a device."""
         device = await self._find_device(integration, request.tenant, request.identifier)
-        tsl = await self.products.find_tsl(device.tenant, device.model, device.tsl_version)
+        tsl = await self.products.find_tsl_or_open_tsl(
+            device.tenant, device.model, device.tsl_version
+        )
         return DeviceTsl(to_wire(tsl))
 
     async def get_own_values(self, integration: str, request: GetOwnValues) -> OwnValues:

@@ -71,7 +71,7 @@ def new_device(device_id: int, serial: str, tenant: str, product: Product) -> De
 
 
 def set_product(changes: DeviceChanges, product: Product) -> None:
-    """Set the product of a device, with its current version."""
+    """Set the model, current TSL version and device type of a product in `changes`."""
     changes.model = product.model
     changes.tsl_version = product.current_version
     changes.device_type = product.device_type
@@ -189,7 +189,7 @@ class DeviceService:
     async def _assign_again(
         self, principal: Principal, existing: Device, body: AddDevice, config: dict[str, Any] | None
     ) -> Device:
-        existing = await self._find_unassigned(principal, existing, body.sn_dev_eui)
+        existing = await self._require_unassigned(principal, existing, body.sn_dev_eui)
         changes = changes_from_request(principal, body)
         if body.model is not None and body.model != existing.model:
             product = await self.products.choose_for_device(
@@ -211,8 +211,10 @@ class DeviceService:
             raise device_exists_error(body.sn_dev_eui, SERIAL_FIELD)
         return device
 
-    async def _find_unassigned(self, principal: Principal, existing: Device, serial: str) -> Device:
-        """Return the device if it may be added; raise `Conflict` otherwise."""
+    async def _require_unassigned(
+        self, principal: Principal, existing: Device, serial: str
+    ) -> Device:
+        """Return the existing device, released if orphaned; raise `Conflict` if it has an owner."""
         if existing.tenant == principal.tenant:
             if existing.application is not None and await self.orphans.release_if_orphaned(
                 existing
@@ -270,7 +272,7 @@ class DeviceService:
     async def remove_from_application(self, principal: Principal, device_id: int) -> None:
         """Remove a device from its application; its id and history stay.
 
-        Its key ends, unless users added it: then the device belongs to the users again.
+        Its key ends, unless users added the device, which then belongs to them again.
         """
         device = await self._find(principal, device_id)
 
@@ -303,7 +305,9 @@ class DeviceService:
     async def get_thing_specification(self, principal: Principal, device_id: int) -> TslDocument:
         """Return the TSL of a device, as it was imported and normalised."""
         device = await self._find(principal, device_id)
-        return await self.products.find_tsl(device.tenant, device.model, device.tsl_version)
+        return await self.products.find_tsl_or_open_tsl(
+            device.tenant, device.model, device.tsl_version
+        )
 
     async def issue_credentials(self, principal: Principal, device_id: int) -> DeviceCredentials:
         """Issue a new key for a device; the previous one stops working.

@@ -133,7 +133,7 @@ class SheetColumns:
         return self._by_name
 
     def use_decimal_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:
-        """Return the cells of a row, with decimal commas replaced by points."""
+        """Return the cells of a row, with decimal commas of numbers replaced by points."""
         return [
             _use_decimal_point(cell) if column.kind in ("LONG", "DOUBLE") else cell
             for column, cell in zip(columns, cells, strict=True)

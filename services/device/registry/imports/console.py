@@ -161,7 +161,7 @@ async def get_import_keys(
 
     Only the user who imported them gets the keys, and each key once.
     """
-    return await imports.issue_first_keys(principal, import_id, data or FindKeys())
+    return await imports.issue_first_device_keys(principal, import_id, data or FindKeys())
 
 
 @post("/export", guards=[allow_holders(Function.DEVICE_VIEW)], media_type=MEDIA_TYPE, waits=True)

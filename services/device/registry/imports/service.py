@@ -252,7 +252,7 @@ class ImportService:
         ]
         return await self.sheets.write_in_slot(job.tenant, file_format, heads, rows, ERROR_COLUMN)
 
-    async def issue_first_keys(
+    async def issue_first_device_keys(
         self, principal: Principal, import_id: int, request: FindKeys
     ) -> Page[InitialDeviceKey]:
         """Return first keys of directly connected devices, each once, to their importer.

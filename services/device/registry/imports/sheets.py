@@ -40,8 +40,8 @@ MAX_FILE_BYTES = 5 * 1024 * 1024
 """Maximum bytes of an uploaded sheet."""
 READERS, EXPORTS = 2, 2
 """Files that a process reads, and writes, at the same time, because each is in memory."""
-MAX_WAITING_BYTES = 32 * 1024 * 1024
-"""Bytes of a tenant's files that wait to be read."""
+MAX_WAITING_BYTES_PER_TENANT = 32 * 1024 * 1024
+"""Maximum bytes of a tenant's files that wait to be read."""
 MAX_OFFERED_MODELS = 1000
 DEVICES_PER_PAGE = 1000
 """Devices that an export reads at a time."""
@@ -66,7 +66,8 @@ class SheetService:
     groups: GroupStore
     devices: UserDevices
     readers: FairScheduler = field(
-        default_factory=lambda: FairScheduler("sheets", READERS, size=MAX_WAITING_BYTES), init=False
+        default_factory=lambda: FairScheduler("sheets", READERS, size=MAX_WAITING_BYTES_PER_TENANT),
+        init=False,
     )
     _exports: FairScheduler = field(
         default_factory=lambda: FairScheduler("exports of devices", EXPORTS), init=False

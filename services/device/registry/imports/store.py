@@ -4,7 +4,7 @@
 created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` is set while its integration is
 not running. `import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; the
 cells are removed when the row succeeds. Imports are deleted after seven days. Ended ones are
-deleted earlier when the tenant has more than `MAX_KEPT_IMPORTS`.
+deleted earlier when the tenant has more than `MAX_ENDED_IMPORTS`.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from services.device.registry.imports.schemas import (
     WaitingFor,
 )
 
-MAX_KEPT_IMPORTS = 20
+MAX_ENDED_IMPORTS = 20
 IMPORTS_TOPIC = "imports"
 """Topic of `Wakeups`: an import has started."""
 COUNTER_BY_OUTCOME: Mapping[RowOutcome, str] = {
@@ -101,7 +101,7 @@ class ImportStore:
     ) -> int:
         """Insert an import with its rows and return its id; it runs unless it is `rejected`."""
         import_id, now = await self._ids.allocate(), datetime.now(UTC)
-        await self._delete_oldest(principal.tenant)
+        await self._delete_oldest_ended(principal.tenant)
         await self._rows.bulk_write(
             [
                 InsertOne({"import": import_id, "createdAt": now, **msgspec.to_builtins(row)})
@@ -129,9 +129,9 @@ class ImportStore:
         self.wakeups.notify(IMPORTS_TOPIC)
         return import_id
 
-    async def _delete_oldest(self, tenant: str) -> None:
+    async def _delete_oldest_ended(self, tenant: str) -> None:
         ended = {"tenant": tenant, "state": {"$ne": "RUNNING"}}
-        old = self._imports.find(ended, {"_id": 1}, sort=[("_id", -1)], skip=MAX_KEPT_IMPORTS - 1)
+        old = self._imports.find(ended, {"_id": 1}, sort=[("_id", -1)], skip=MAX_ENDED_IMPORTS - 1)
         ids = [found["_id"] async for found in old]
         if ids:
             await self._imports.delete_many({"_id": {"$in": ids}})
@@ -159,7 +159,7 @@ class ImportStore:
         query: Document = {"tenant": tenant}
         if integrations is not None:
             query["integration"] = {"$in": list(integrations)}
-        cursor = self._imports.find(query, sort=[("_id", -1)], limit=2 * MAX_KEPT_IMPORTS)
+        cursor = self._imports.find(query, sort=[("_id", -1)], limit=2 * MAX_ENDED_IMPORTS)
         active_id = await self._find_active_id(tenant)
         return [_progress_response(msgspec.convert(row, Import), active_id) async for row in cursor]
 
@@ -197,8 +197,8 @@ class ImportStore:
         documents = await self._rows.find(query, sort=[("row", 1)], limit=limit).to_list(None)
         return msgspec.convert(documents, list[ImportRow])
 
-    async def find_rows_by_identifier(self, import_id: int) -> dict[str, int]:
-        """Return the number of the row of each device identifier."""
+    async def find_row_numbers_by_identifier(self, import_id: int) -> dict[str, int]:
+        """Return by device identifier the number of its row (rows without one are missing)."""
         query = {"import": import_id, "identifier": {"$ne": None}}
         cursor = self._rows.find(query, {"row": 1, "identifier": 1})
         return {row["identifier"]: row["row"] async for row in cursor}

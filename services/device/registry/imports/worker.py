@@ -29,7 +29,7 @@ from services.device.registry.devices.integration_devices import (
     AddDeviceForm,
     DeviceAdder,
     DeviceDraft,
-    DeviceProvisioner,
+    IntegrationDeviceWriter,
 )
 from services.device.registry.devices.schemas import CreateDevice
 from services.device.registry.imports.schemas import RowOutcome
@@ -52,10 +52,10 @@ ROWS_PER_READ, CONCURRENT_ROWS = 100, 16
 """Rows that are counted together, and rows that are processed concurrently."""
 QUERY_INTERVAL_SECONDS = 0.5
 """Seconds until new imports are noticed."""
-RETRY_SECONDS = (0.5, 1.0, 2.0)
-"""Seconds until an unavailable integration is asked again for a device."""
-PAUSE_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-"""Seconds until a failed import is tried again; the last value repeats."""
+RETRY_DELAYS_SECONDS = (0.5, 1.0, 2.0)
+"""Seconds before each repeated call of an unavailable integration for a device."""
+FAILURE_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+"""Seconds until a failed import is tried again, by number of failures; the last repeats."""
 MAX_CACHED_FAILURES = 10_000
 """Imports whose failures are cached."""
 
@@ -90,7 +90,7 @@ class ImportBackoff:
         """Pause an import; return whether the reason is a new one."""
         before = self._failures.get(job.id)
         times = 0 if before is None else before.times + 1
-        pause = PAUSE_SECONDS[min(times, len(PAUSE_SECONDS) - 1)]
+        pause = FAILURE_PAUSES_SECONDS[min(times, len(FAILURE_PAUSES_SECONDS) - 1)]
         self._failures.put(job.id, _ImportFailure(times, reason, now + pause))
         return before is None or before.reason != reason
 
@@ -102,7 +102,7 @@ class ImportWorker:
     store: ImportStore
     sheets: SheetService
     adder: DeviceAdder
-    device_provisioner: DeviceProvisioner
+    integration_device_writer: IntegrationDeviceWriter
     devices: DeviceStore
     groups: GroupStore
 
@@ -159,7 +159,7 @@ class ImportWorker:
             log.warning("import %d is cancelled: %s", job.id, error)
             await self.store.end_import(job.id, "CANCELLED")
             return
-        rows_by_identifier = await self.store.find_rows_by_identifier(job.id)
+        rows_by_identifier = await self.store.find_row_numbers_by_identifier(job.id)
         until = time.monotonic() + TURN_SECONDS
         no_responders: list[NoResponders] = []
 
@@ -168,7 +168,7 @@ class ImportWorker:
                 return None
             request, _ = columns.build_request(heads, row.cells)
             try:
-                draft = await self._request_draft(job.principal, form, request)
+                draft = await self._request_draft_with_retries(job.principal, form, request)
                 _claim_device(row, draft.new.identifier, rows_by_identifier)
             except NoResponders as error:
                 no_responders.append(error)
@@ -196,10 +196,10 @@ class ImportWorker:
                 return
         await self.store.end_import(job.id, "DONE")
 
-    async def _request_draft(
+    async def _request_draft_with_retries(
         self, principal: Principal, form: AddDeviceForm, request: CreateDevice
     ) -> DeviceDraft:
-        for pause in RETRY_SECONDS:
+        for pause in RETRY_DELAYS_SECONDS:
             try:
                 return await self.adder.request_draft(principal, form, request)
             except NoResponders:
@@ -219,10 +219,10 @@ class ImportWorker:
         ]
         try:
             made = await asyncio.gather(
-                *(self.device_provisioner.build(draft) for _, draft in fresh)
+                *(self.integration_device_writer.build(draft) for _, draft in fresh)
             )
             if made:
-                await self.device_provisioner.insert_all(made)
+                await self.integration_device_writer.insert_all(made)
         except (ThingwayError, SerialTaken):
             fresh = []
         for row, _ in fresh:
@@ -266,7 +266,7 @@ class ImportWorker:
         if existing.created_at >= job.created_at and existing.user_id == job.user_id:
             return "CREATED"  # by a process that crashed before it recorded the outcome
         group = (
-            await self.device_provisioner.find_or_create_group(draft)
+            await self.integration_device_writer.find_or_create_group(draft)
             if draft.group_name
             else existing.group
         )

@@ -43,7 +43,7 @@ from services.device.things.schemas import MAX_PAGE_SIZE, Name
 ProductServiceDependency = NamedDependency[ProductService]
 
 _FORM_READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, Function.DEVICE_ADD)]
-"""Functions that include viewing products: a new device needs a product."""
+"""Guards of products and templates: users who add devices may view them, too."""
 _READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
 _CONSOLE_FIELD_NAMES = {

@@ -161,7 +161,7 @@ class RpsPage(msgspec.Struct, rename="camel"):
     content: list[RpsRecord]
 
 
-LONGEST_URL = 2048
+MAX_PROFILE_URL_CHARACTERS = 2048
 DONE_TEXT = "success"
 """The result text of successful operations."""
 
@@ -240,8 +240,10 @@ def _record_owner(principal: Principal) -> tuple[str, int]:
 
 
 def _validate_url(text: str) -> str:
-    if len(text) > LONGEST_URL:
-        raise InvalidInput(f"must have at most {LONGEST_URL} characters", field="profileUrl")
+    if len(text) > MAX_PROFILE_URL_CHARACTERS:
+        raise InvalidInput(
+            f"must have at most {MAX_PROFILE_URL_CHARACTERS} characters", field="profileUrl"
+        )
     if not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidInput("must be printable ASCII without spaces", field="profileUrl")
     try:

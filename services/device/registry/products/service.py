@@ -107,14 +107,16 @@ class ProductService:
         product = await self.find(principal.tenant, model)
         if product is None:
             raise product_not_found(model)
-        tsl = await self.find_tsl(principal.tenant, product.model, product.current_version)
+        tsl = await self.find_tsl_or_open_tsl(
+            principal.tenant, product.model, product.current_version
+        )
         return ProductWithTsl(**msgspec.structs.asdict(product), tsl=tsl)
 
     async def get_version(self, principal: Principal, model: str, version: str) -> TslDocument:
         """Return the TSL of one version of a product; raise `NotFound`."""
         if version not in await self.list_versions(principal.tenant, model):
             raise NotFound(f"product {model} has no version {version}", field="version")
-        return await self.find_tsl(principal.tenant, model, version)
+        return await self.find_tsl_or_open_tsl(principal.tenant, model, version)
 
     async def list_page(self, principal: Principal, number: int, size: int) -> ProductPage:
         """Return a page (from 1) of all products: the built-in one, then by model."""
@@ -174,7 +176,7 @@ class ProductService:
         product = await self.find(tenant, model)
         return product.versions if product else []
 
-    async def find_tsl(self, tenant: str, model: str, version: str) -> TslDocument:
+    async def find_tsl_or_open_tsl(self, tenant: str, model: str, version: str) -> TslDocument:
         """Return the document of one version, or the open TSL if it does not exist."""
         return (await self._tsls.find_or_generic(tenant, model, version)).document
 

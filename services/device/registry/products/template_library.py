@@ -200,7 +200,7 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
 
     Raises `LibraryInvalid` for unreadable indexes, `NoTemplates`.
     """
-    manifests = sorted(_find_files(files, MANIFEST), key=lambda path: len(path.parts))
+    manifests = sorted(_find_paths_by_file_name(files, MANIFEST), key=lambda path: len(path.parts))
     if (
         manifests and manifests[0].parent.parent == _TOP_FOLDER
     ):  # a downloaded archive has one folder with all files
@@ -218,7 +218,7 @@ def read_library(files: Mapping[str, bytes], name: str) -> Library:
 def find_templates_by_folder(files: Mapping[str, bytes], name: str) -> list[TemplateRef]:
     """Return the templates of an archive without a manifest."""
     templates = []
-    for path in sorted(_find_files(files, TEMPLATE)):
+    for path in sorted(_find_paths_by_file_name(files, TEMPLATE)):
         above = path.parent.parent
         model = path.parent.name or name
         inside = str(path.relative_to(above))
@@ -259,5 +259,5 @@ def _read_index(files: Mapping[str, bytes], path: PurePosixPath, kind: type[T]) 
         raise LibraryInvalid(f"{path}: {error}") from error
 
 
-def _find_files(files: Mapping[str, bytes], name: str) -> list[PurePosixPath]:
+def _find_paths_by_file_name(files: Mapping[str, bytes], name: str) -> list[PurePosixPath]:
     return [path for path in map(PurePosixPath, files) if path.name == name]

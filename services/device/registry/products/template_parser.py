@@ -172,7 +172,7 @@ def _read_yaml(files: Mapping[str, bytes], path: str, kind: type[T]) -> T:
 def parse_yaml(content: bytes, kind: type[T]) -> T:
     """Return the content of a file; raise `ValueError` with its fault.
 
-    The wanted type decides the type of a scalar, not its notation.
+    `kind` decides the type of a scalar, not its notation.
     """
     try:
         _check_shape(content)
@@ -215,7 +215,7 @@ def _build_codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
     scripts = {name: files[name].decode(errors="replace") for name in names}
     decoder = [_to_codec_step(step) for step in found.decoder.chain]
     encode = [_to_codec_step(step) for step in encoder]
-    renamed, typed = _find_renamed_values(template), _find_script_types(template)
+    renamed, typed = _find_paths_by_script_name(template), _find_script_names_and_types(template)
     if renamed:
         decoder.append(
             CodecStep(
@@ -242,8 +242,8 @@ def _build_codec(files: Mapping[str, bytes], template: _TemplateFile) -> Codec:
         raise TemplateInvalid([Fault(ref.ref, str(error))]) from error
 
 
-def _find_renamed_values(template: _TemplateFile) -> dict[str, str]:
-    """Return the TSL paths of values that have another name in the scripts."""
+def _find_paths_by_script_name(template: _TemplateFile) -> dict[str, str]:
+    """Return the TSL path of each value by its name in the scripts, where these differ."""
     fields = [
         (_key_to_path(mapping.key), mapping.path)
         for mapping in template.definition.input.properties
@@ -251,9 +251,11 @@ def _find_renamed_values(template: _TemplateFile) -> dict[str, str]:
     return {key: path for key, path in fields if key != path}
 
 
-def _find_script_types(template: _TemplateFile) -> dict[str, Any]:
-    """Return the script names of values of the TSL, and whether each is a number there."""
-    numbers = {path for entity in template.initial_entities for path in _list_number_paths(entity)}
+def _find_script_names_and_types(template: _TemplateFile) -> dict[str, Any]:
+    """Return by TSL path the name of a value in the scripts, and whether it is a number there."""
+    numbers = {
+        path for entity in template.initial_entities for path in _list_script_number_paths(entity)
+    }
     names = {mapping.path: mapping.key for mapping in template.definition.output.properties}
     paths = numbers | {path for path, name in names.items() if _key_to_path(name) != path}
     return {
@@ -261,14 +263,14 @@ def _find_script_types(template: _TemplateFile) -> dict[str, Any]:
     }
 
 
-def _list_number_paths(entity: _Entity, above: str = "") -> Iterator[str]:
-    """Yield the paths of values that are booleans or choices."""
+def _list_script_number_paths(entity: _Entity, above: str = "") -> Iterator[str]:
+    """Yield the TSL paths of booleans and choices, which are numbers in the scripts."""
     path = above + _key_to_path(entity.identifier)
     chosen = entity.attributes is not None and bool(entity.attributes.enum)
     if entity.value_type == "boolean" or (entity.value_type == "long" and chosen):
         yield path
     for child in entity.children:
-        yield from _list_number_paths(child, f"{path}.")
+        yield from _list_script_number_paths(child, f"{path}.")
 
 
 def _key_to_path(key: str) -> str:

@@ -40,8 +40,8 @@ from services.device.registry.products.template_library import (
 from services.device.registry.products.template_parser import Template, TemplateInvalid
 from services.device.things.product_model import Product, ProductCodec, ProductFault, PutProduct
 
-MAX_IMPORTED = 20
-MAX_FAULTS = 5
+MAX_IMPORT_MODELS = 20
+MAX_STORED_FAULTS = 5
 """Maximum faults that are stored of a template; correcting them may reveal others."""
 ProductModel = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
@@ -107,7 +107,7 @@ class LibraryTemplate(msgspec.Struct, kw_only=True):
 class ImportTemplates(msgspec.Struct):
     """Body of `POST /product-template/import`."""
 
-    models: Annotated[list[ProductModel], msgspec.Meta(min_length=1, max_length=MAX_IMPORTED)]
+    models: Annotated[list[ProductModel], msgspec.Meta(min_length=1, max_length=MAX_IMPORT_MODELS)]
     """Models of the templates."""
 
 
@@ -140,7 +140,7 @@ class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
     """Return the first faults, in the stored form."""
-    return [ProductFault(fault.path[:300], fault.reason[:500]) for fault in faults[:MAX_FAULTS]]
+    return [ProductFault(each.path[:300], each.reason[:500]) for each in faults[:MAX_STORED_FAULTS]]
 
 
 class LibraryStore:
@@ -230,7 +230,7 @@ MAX_LIBRARY_HEAD_BYTES = 4 * 1024 * 1024
 VALIDATION_SLOTS = 2
 """Libraries that are validated concurrently, one of a tenant."""
 VALIDATION_SECONDS = 15
-"""Seconds of processor time to validate a library, while other tenants wait."""
+"""Maximum seconds of processor time to validate a library, while other tenants wait."""
 
 
 @dataclass(frozen=True)

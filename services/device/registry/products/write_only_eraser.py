@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 CONCURRENT_TENANTS = 2
 """Tenants whose values are deleted concurrently."""
 SEARCH_INTERVAL_SECONDS = 300.0
-"""Seconds between two searches for TSLs."""
+"""Seconds between two searches for things with values to delete."""
 DEVICES_PER_BATCH = 50
 """Devices that are processed together."""
 ROWS_PER_WRITE = 500
@@ -79,7 +79,7 @@ class WriteOnlyEraser:
             "erasing",
             CONCURRENT_TENANTS,
             self.list_tenants,
-            self.erase_tenant,
+            self.erase_values_of_tenant,
             SEARCH_INTERVAL_SECONDS,
         )
 
@@ -90,7 +90,7 @@ class WriteOnlyEraser:
             *await self.thing_store.list_tenants_with_write_only_values(),
         }
 
-    async def erase_tenant(self, tenant: str) -> TenantSteps:
+    async def erase_values_of_tenant(self, tenant: str) -> TenantSteps:
         """Delete values of a tenant's things that were not processed under their current TSL."""
         for model, version, content in await self.tsls.list_with_write_only(tenant):
             tsl = await self.tsls.find_or_generic(tenant, model, version)
@@ -100,7 +100,7 @@ class WriteOnlyEraser:
                 for device_id, sn in devices:
                     async with throttled():
                         subjects = [device_event(tenant, device_id, "reported")]
-                        await self._erase_thing(tenant, device_id, sn, tsl, subjects)
+                        await self._erase_values_of_thing(tenant, device_id, sn, tsl, subjects)
                     yield
                 ids = [device_id for device_id, _ in devices]
                 await self.redecodes.remove_differences(tenant, model, ids)
@@ -109,18 +109,18 @@ class WriteOnlyEraser:
             thing = self.thing_store.build_stored_thing(document)
             if thing.tsl.conceals:
                 subjects = [thing_event(tenant, thing.id, "reported")]
-                await self._erase_thing(
+                await self._erase_values_of_thing(
                     tenant, thing.id, internal_sn(thing.id), thing.tsl, subjects
                 )
             await self.thing_store.mark_write_only_values_erased(document)
             yield
 
-    async def _erase_thing(
+    async def _erase_values_of_thing(
         self, tenant: str, thing_id: int, sn: str, tsl: Tsl, subjects: Iterable[str]
     ) -> None:
         """Delete the values of one thing everywhere; idempotent."""
         erased = await self.latest.erase_write_only(thing_id, tsl.readable)
-        erased |= await self._erase_history(thing_id, tsl)
+        erased |= await self._erase_from_history(thing_id, tsl)
         changed = await self.commands.write_only.conceal(thing_id, tsl)
         alarms = await self.alarms.erase_write_only(thing_id, tsl)
         if not (erased or changed or alarms):
@@ -128,7 +128,7 @@ class WriteOnlyEraser:
         log.info("thing %d: deleted stored values of write-only properties", thing_id)
         try:
             for subject in subjects:
-                await self._erase_events(subject, lambda raw: _has_write_only(raw, tsl))
+                await self._erase_events(subject, lambda raw: _message_has_write_only(raw, tsl))
             await self._erase_messages(
                 DEAD, dead_uplink_subject(sn), lambda raw: _dead_has_write_only(raw, tsl)
             )
@@ -143,13 +143,13 @@ class WriteOnlyEraser:
                 "thing %d: messages of streams remain until they expire: %r", thing_id, error
             )
 
-    async def _erase_history(self, thing_id: int, tsl: Tsl) -> bool:
+    async def _erase_from_history(self, thing_id: int, tsl: Tsl) -> bool:
         erased = False
         for week in await self.partitions.collections():
-            erased |= await self._erase_week(week, thing_id, tsl)
+            erased |= await self._erase_from_week(week, thing_id, tsl)
         return erased
 
-    async def _erase_week(self, week: Collection, thing_id: int, tsl: Tsl) -> bool:
+    async def _erase_from_week(self, week: Collection, thing_id: int, tsl: Tsl) -> bool:
         """Delete values of a week of history, and the frames that reported them.
 
         Returns whether there were any.
@@ -188,7 +188,7 @@ class _ReportedEvent(msgspec.Struct):
     properties: PropertyValues
 
 
-def _has_write_only(raw: bytes, tsl: Tsl) -> bool:
+def _message_has_write_only(raw: bytes, tsl: Tsl) -> bool:
     """Return whether a message holds write-only properties; True if it is invalid."""
     try:
         properties = msgspec.json.decode(raw, type=_ReportedEvent).properties
@@ -205,4 +205,4 @@ def _alarm_has_value(raw: bytes) -> bool:
 def _dead_has_write_only(raw: bytes, tsl: Tsl) -> bool:
     """Return whether an entry of `DEAD` has or may have write-only properties."""
     dead = msgspec.json.decode(raw, type=Dead)
-    return dead.base64 or _has_write_only(dead.payload.encode(), tsl)
+    return dead.base64 or _message_has_write_only(dead.payload.encode(), tsl)

@@ -56,7 +56,7 @@ async def erase(world: World) -> None:
     """Erase pending values of all tenants."""
     one = eraser(world)
     for tenant in await one.list_tenants():
-        async for _ in one.erase_tenant(tenant):
+        async for _ in one.erase_values_of_tenant(tenant):
             pass
 
 

@@ -470,7 +470,7 @@ async def test_an_import_waits_for_an_integration_that_is_away(
     world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     """It says so, in the log once and without a trace; another one of its tenant goes on."""
-    monkeypatch.setattr(worker, "PAUSE_SECONDS", (0.05,))
+    monkeypatch.setattr(worker, "FAILURE_PAUSES_SECONDS", (0.05,))
     lamps = Lamps()
     async with world.hosting(lamps):
         pass

@@ -92,7 +92,7 @@ class FakeCatalogue:
     async def list_versions(self, tenant: str, model: str) -> list[str]:
         return ["v1"]
 
-    async def find_tsl(self, tenant: str, model: str, version: str) -> TslDocument:
+    async def find_tsl_or_open_tsl(self, tenant: str, model: str, version: str) -> TslDocument:
         return TslDocument(version=version)
 
 
