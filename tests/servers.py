@@ -26,8 +26,8 @@ from deploy.local import programs
 from deploy.local.process import (
     PROJECT_ROOT,
     ProcessSpec,
-    base_environment,
     build_end_with_process,
+    inheritable_environment,
     spawn,
     terminate,
 )
@@ -232,7 +232,7 @@ async def _embedded(directory: Path, mongo_port: int, redis_port: int):
             {"databases": str(_MAX_WORKERS)},
         ),
     }
-    base = base_environment(os.environ)
+    base = inheritable_environment(os.environ)
     specs = [ProcessSpec(name=n, argv=c, stage=0, environment=base) for n, c in commands.items()]
     children = [await spawn(spec, directory / f"{spec.name}.log", ()) for spec in specs]
     try:

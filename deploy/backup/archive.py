@@ -234,7 +234,7 @@ class ArchiveReader:
     def _open_decryption(self, source: BinaryIO, beginning: bytes, key: ArchiveKey) -> BinaryIO:
         identities = list(key.identities)
         if PASSPHRASE_MAGIC.startswith(beginning):
-            beginning = self._read_sealed_key(source, beginning, key, identities)
+            beginning = self._read_passphrase_header(source, beginning, key, identities)
         if not _AGE_MAGIC.startswith(beginning[: len(_AGE_MAGIC)]):
             raise ArchiveBroken("the file is not a Thingway backup")
         if not identities:
@@ -259,10 +259,10 @@ class ArchiveReader:
         self._pipe = _PipeThread(decrypt)
         return os.fdopen(inside, "rb")
 
-    def _read_sealed_key(
+    def _read_passphrase_header(
         self, source: BinaryIO, beginning: bytes, key: ArchiveKey, identities: list[str]
     ) -> bytes:
-        """Add the header's private key to `identities`; return the first age bytes."""
+        """Add the header's private key to `identities`; return the first bytes of age."""
         self._read_exactly(len(PASSPHRASE_MAGIC) - len(beginning), is_hashed=False)
         sealed = self._read_exactly(
             _LENGTH_FORMAT.unpack(self._read_exactly(_LENGTH_FORMAT.size, is_hashed=False))[0],

@@ -37,18 +37,18 @@ OPENAPI_COMMANDS = "thingway_management.openapi_commands"
 STREAM_TIMES_COLLECTION = ("thingway_device", "streams")
 """Database and collection with the creation time of each stream. Not backed up, because a restore
 creates the streams again."""
-COLLECTIONS_WITH_SECRETS = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
+COLLECTIONS_WITH_WRITE_ONLY = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
 
 
-def remove_secrets(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
+def remove_write_only_values(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the documents of `{database}.{collection}` without write-only values."""
     for raw in documents:
-        cleaned = _without_secrets(name, raw)
+        cleaned = _without_write_only_values(name, raw)
         if cleaned is not None:
             yield cleaned
 
 
-def _without_secrets(name: str, raw: bytes) -> bytes | None:
+def _without_write_only_values(name: str, raw: bytes) -> bytes | None:
     if name == COMMANDS and b"sealed" in raw:
         return _command_without_values(raw)
     if name == OUTBOX and b"command-" in raw:
@@ -67,7 +67,7 @@ def _command_without_values(raw: bytes) -> bytes:
 
 
 def _outbox_without_values(raw: bytes) -> bytes:
-    """Return an outbox document, with write-only entries emptied and withdrawn.
+    """Return an outbox document; empty its write-only entries and withdraw them.
 
     Only versions before decision 0064 stored such values there.
     """
@@ -132,7 +132,7 @@ def split_documents(data: bytes) -> Iterator[bytes]:
 async def extend_snapshot_history(
     client: Client, log: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Make MongoDB keep old document versions long enough inside the block.
+    """Make MongoDB keep old versions of documents for a backup inside the block.
 
     Adds to the current setting and subtracts at the end, because several backups may run at once.
     Without the permission, prints a warning with `log`.
@@ -186,9 +186,9 @@ class MongoSnapshot:
         while True:
             async with client.start_session(snapshot=True) as session:
                 snapshot = cls(client, databases, session)
-                snapshot.collections = await list_collections(client, databases)
+                snapshot.collections = await read_collection_options(client, databases)
                 await client[databases[0]][MIGRATIONS_COLLECTION].find_one({}, session=session)
-                if snapshot.collections != await list_collections(client, databases):
+                if snapshot.collections != await read_collection_options(client, databases):
                     continue
                 time: Any = session._snapshot_time  # noqa: SLF001 - there is no other way to read it
                 snapshot.time = (time.time, time.inc)
@@ -203,9 +203,11 @@ class MongoSnapshot:
             cursor: AsyncIterator[Any] = self._client[database][name].find_raw_batches(
                 query or {}, session=self._session, batch_size=_BATCH_DOCUMENTS
             )
+            full_name = f"{database}.{name}"
             async for batch in cursor:
-                if f"{database}.{name}" in COLLECTIONS_WITH_SECRETS:
-                    batch = b"".join(remove_secrets(f"{database}.{name}", split_documents(batch)))  # noqa: PLW2901
+                if full_name in COLLECTIONS_WITH_WRITE_ONLY:
+                    kept = remove_write_only_values(full_name, split_documents(batch))
+                    batch = b"".join(kept)  # noqa: PLW2901
                 if batch:
                     yield batch
         except OperationFailure as error:
@@ -238,8 +240,8 @@ class MongoSnapshot:
         yield tally.end_record
 
 
-async def find_commands_with_secrets(client: Client) -> dict[str, set[int]]:
-    """Return the commands whose MQTT messages have write-only values: ids by SN."""
+async def find_commands_with_write_only(client: Client) -> dict[str, set[int]]:
+    """Return ids by SN of the commands whose MQTT messages have write-only values."""
     database, _, name = COMMANDS.partition(".")
     is_open = {"status": {"$in": ["PENDING", "SENT"]}, "writeOnly.0": {"$exists": True}}
     query = {"$or": [is_open, {"wipeAt": {"$exists": True}}]}
@@ -249,7 +251,7 @@ async def find_commands_with_secrets(client: Client) -> dict[str, set[int]]:
     return ids_by_sn
 
 
-async def list_collections(client: Client, databases: Sequence[str]) -> CollectionOptions:
+async def read_collection_options(client: Client, databases: Sequence[str]) -> CollectionOptions:
     """Return the options of each collection to back up in these databases."""
     collections: CollectionOptions = {}
     for database in databases:
@@ -272,7 +274,7 @@ class DatabaseRestore:
 
     async def require_empty(self) -> None:
         """Raise `CommandError` unless the database is empty."""
-        for database, name in await list_collections(self._client, [self.name]):
+        for database, name in await read_collection_options(self._client, [self.name]):
             if await self._client[database][name].find_one({}, {"_id": 1}) is not None:
                 raise CommandError(
                     f"{database}.{name} is not empty: restore a backup into empty stores only"

@@ -49,12 +49,12 @@ async def back_up_installation(stores: Stores, write: WriteRecord, log: Log) -> 
     await write(ArchiveHead(VERSION, now_ms()))
     await write(Secrets(msgspec.json.encode(stores.state)))
     async with (
-        stores.connect_reader() as client,
+        stores.connect_mongo_reader() as client,
         stores.connect_bus(BACKUP_USER) as bus,
         databases.extend_snapshot_history(client, log),
     ):
         snapshots, at = await _write_stream_snapshots(
-            bus, write, partial(_delete_secret_messages, stores, client)
+            bus, write, partial(_delete_write_only_messages, stores, client)
         )
         if UPLINK not in snapshots:
             raise CommandError("NATS has no stream UPLINK: the platform was never started")
@@ -71,12 +71,12 @@ async def back_up_installation(stores: Stores, write: WriteRecord, log: Log) -> 
     return moment
 
 
-async def _delete_secret_messages(stores: Stores, client: Client) -> bool:
+async def _delete_write_only_messages(stores: Stores, client: Client) -> bool:
     """Delete stored MQTT messages with write-only values; return whether any existed.
 
     `device` sends commands that are still open to their devices again.
     """
-    commands = await databases.find_commands_with_secrets(client)
+    commands = await databases.find_commands_with_write_only(client)
     if not commands:
         return False
     async with stores.connect_bus(_DEVICE_USER) as bus:
@@ -84,19 +84,19 @@ async def _delete_secret_messages(stores: Stores, client: Client) -> bool:
 
 
 async def _write_stream_snapshots(
-    bus: Bus, write: WriteRecord, delete_secrets: Callable[[], Awaitable[bool]]
+    bus: Bus, write: WriteRecord, delete_write_only: Callable[[], Awaitable[bool]]
 ) -> tuple[dict[str, StreamHead], int]:
     """Write snapshots of all streams; return their heads by name and the time.
 
     The time is when the snapshot of `UPLINK` starts, in epoch ms. Only its partitions follow it.
     """
     heads, at = {}, 0
-    for name in streams.COPIED_STREAMS:
+    for name in streams.BACKED_UP_STREAMS:
         if name == UPLINK:
             at = now_ms()
         pieces = streams.snapshot_stream(bus.client, name)
         if name == MQTT:
-            pieces = streams.snapshot_without_secrets(bus.client, delete_secrets)
+            pieces = streams.snapshot_without_write_only(bus.client, delete_write_only)
         async for piece in pieces:
             if isinstance(piece, StreamHead):
                 heads[name] = piece
@@ -114,7 +114,7 @@ async def _read_positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[st
     Raises `CommandError` if a stream has no snapshot, because it was created during the backup.
     """
     positions = {}
-    for name in streams.COPIED_STREAMS:
+    for name in streams.BACKED_UP_STREAMS:
         if (at := await streams.read_position(bus, name)) is None:
             continue
         if name not in snapshots:
@@ -137,9 +137,9 @@ async def _write_later_messages(
                 await write(StreamMessages(name, messages))
 
 
-async def check_logins(stores: Stores) -> None:
+async def check_restore_logins(stores: Stores) -> None:
     """Log in to all stores as a restore does; raise the error of a rejection."""
-    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
+    async with stores.connect_mongo_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
         for name, client in clients.items():
             await client[name].list_collection_names()
         await streams.read_position(bus, UPLINK)
@@ -148,10 +148,10 @@ async def check_logins(stores: Stores) -> None:
 
 async def require_empty_stores(stores: Stores) -> None:
     """Raise `CommandError` unless MongoDB, NATS and Redis are empty."""
-    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
+    async with stores.connect_mongo_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
         for name, client in clients.items():
             await DatabaseRestore(client, name).require_empty()
-        for name in streams.SNAPSHOT_STREAMS:
+        for name in streams.ALL_STREAMS:
             if await streams.read_position(bus, name) is not None:
                 raise CommandError(
                     f"NATS has a stream {name}: restore a backup into empty stores only"
@@ -170,7 +170,7 @@ async def restore_installation(
     databases stay marked, and their content is unusable.
     """
     await require_empty_stores(stores)
-    async with stores.connect_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
+    async with stores.connect_mongo_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:
         restores = {name: DatabaseRestore(client, name) for name, client in clients.items()}
         target = _RestoreTarget(bus, restores, replicas)
         await target.mark_databases()

@@ -90,12 +90,12 @@ class Relocation:
         return value + self.shifts.get(_THING_SEQUENCE, 0) * MEMBERS_PER_THING
 
 
-def shift_ids(document: Document, ids: Mapping[str, str], move: Relocation) -> None:
-    """Shift the ids at paths in a document; `ids` is the id sequence by path.
+def shift_ids(document: Document, sequence_by_path: Mapping[str, str], move: Relocation) -> None:
+    """Shift the ids at these paths in a document, each by the shift of its sequence.
 
     The path `a.b` applies to each element if `a` is a list.
     """
-    for path, sequence in ids.items():
+    for path, sequence in sequence_by_path.items():
         _shift_ids_at_path(document, path.split("."), sequence, move)
 
 
@@ -142,7 +142,7 @@ def rewrite_history_key(document: Document, move: Relocation) -> None:
 
 
 def rewrite_frame(document: Document, move: Relocation) -> None:
-    """Rewrite the device id in the frame's key, identity and remembered keys."""
+    """Rewrite the device id in key, identity and past readings' keys of a frame."""
     rewrite_history_key(document, move)
     thing = document["_id"][:_DEVICE_ID_BYTES]
     for name in ("i", "h"):
@@ -218,7 +218,7 @@ def rewrite_credential(document: Document, move: Relocation) -> None:
     document["sealed"] = _reseal(document["sealed"], seal_context(document), move.flows)
 
 
-def rewrite_notifications(document: Document, move: Relocation) -> None:
+def rewrite_notification_settings(document: Document, move: Relocation) -> None:
     """Seal the secret of a user's webhook with the target's key."""
     settings = msgspec.convert(document["settings"], Notifications)
     if settings.webhook is not None and settings.webhook.secret:
@@ -233,7 +233,7 @@ RESEALING_REWRITES = (
     rewrite_credential,
     rewrite_openapi_account,
     rewrite_network_server,
-    rewrite_notifications,
+    rewrite_notification_settings,
 )
 """Rewrites that seal secrets again."""
 

@@ -177,7 +177,7 @@ class _Upload(io.RawIOBase):
         )
 
     def abort(self) -> None:
-        """Delete the uploaded parts; the next backup does it after a failure."""
+        """Delete the uploaded parts; if that fails, the next backup deletes them."""
         with contextlib.suppress(BotoCoreError, ClientError):
             self._client.abort_multipart_upload(**self._target)
 

@@ -19,7 +19,7 @@ from libs.common.bus import Bus
 from libs.common.store.redis import connect_redis
 
 DATABASES = tuple(dict.fromkeys(s.database for s in SERVICES if s.database is not None))
-_REDIS_USER = "auth"
+_REDIS_READER_USER = "auth"
 """The Redis user that may read every key."""
 
 
@@ -45,16 +45,16 @@ class Stores:
             redis_url=f"redis://{LOOPBACK}:{state.ports['redis']}/0",
         )
 
-    def connect_reader(self) -> AbstractAsyncContextManager[Client]:
+    def connect_mongo_reader(self) -> AbstractAsyncContextManager[Client]:
         """Connect to MongoDB as the user that reads all databases."""
         return databases.connect(self.mongo_url_for(services.backup_user(self.state)))
 
     @property
-    def has_administrator(self) -> bool:
+    def has_administrator_password(self) -> bool:
         """Return whether the administrator's password of this MongoDB is known."""
         return mongo_server.ADMIN_SECRET in self.state.secrets and "@" not in self.mongo_url
 
-    def connect_administrator(self) -> AbstractAsyncContextManager[Client]:
+    def connect_mongo_administrator(self) -> AbstractAsyncContextManager[Client]:
         """Connect to MongoDB as its administrator."""
         password = self.state.secrets[mongo_server.ADMIN_SECRET]
         return databases.connect(self._build_mongo_url(mongo_server.ADMIN_USER, password, "admin"))
@@ -71,7 +71,7 @@ class Stores:
         return self._build_mongo_url(user.name, user.password, user.database)
 
     @contextlib.asynccontextmanager
-    async def connect_writers(self) -> AsyncIterator[dict[str, Client]]:
+    async def connect_mongo_writers(self) -> AsyncIterator[dict[str, Client]]:
         """Yield a client per database, logged in as the user of its service."""
         async with contextlib.AsyncExitStack() as stack:
             yield {
@@ -99,8 +99,10 @@ class Stores:
         """Return the number of keys in Redis, read as a user that may read all."""
         if not self.redis_url:
             return 0
-        password = self.state.secrets.get(f"redis.{_REDIS_USER}", "")
-        async with connect_redis(_add_login(self.redis_url, _REDIS_USER, password)) as client:
+        password = self.state.secrets.get(f"redis.{_REDIS_READER_USER}", "")
+        async with connect_redis(
+            _add_login(self.redis_url, _REDIS_READER_USER, password)
+        ) as client:
             return int(await client.dbsize())
 
     def _build_mongo_url(self, user: str, password: str, source: str) -> str:

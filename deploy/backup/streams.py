@@ -46,9 +46,9 @@ _QOS_2_STREAMS = ("$MQTT_out", "$MQTT_qos2in")
 """Streams for QoS 2, which is off: empty, and in memory under `thingway up`."""
 STREAMS_WITH_LATER_MESSAGES = (EVENTS, *EVENT_PARTITION_NAMES, DEAD)
 _MQTT_STREAMS = (*(name for name in STREAM_CONFIGS if name.startswith("$")), *_QOS_2_STREAMS)
-SNAPSHOT_STREAMS = (*STREAMS_WITH_LATER_MESSAGES, *_MQTT_STREAMS, *UPLINK_STREAM_NAMES)
-"""All streams, in the order of their snapshots."""
-COPIED_STREAMS = tuple(name for name in SNAPSHOT_STREAMS if name not in (RETAINED, *_QOS_2_STREAMS))
+ALL_STREAMS = (*STREAMS_WITH_LATER_MESSAGES, *_MQTT_STREAMS, *UPLINK_STREAM_NAMES)
+"""All streams; those of `BACKED_UP_STREAMS` in the order of their snapshots."""
+BACKED_UP_STREAMS = tuple(name for name in ALL_STREAMS if name not in (RETAINED, *_QOS_2_STREAMS))
 """Streams that a backup contains: without retained messages, which no service reads, and QoS 2."""
 FILLER_SUBJECT_BY_STREAM = {
     **{name: restored_event_subject(name) for name in EVENT_PARTITION_NAMES},
@@ -118,16 +118,16 @@ async def snapshot_stream(client: Client, name: str) -> AsyncIterator[StreamHead
         await subscription.unsubscribe()
 
 
-async def snapshot_without_secrets(
-    client: Client, delete_secrets: Callable[[], Awaitable[bool]]
+async def snapshot_without_write_only(
+    client: Client, delete_write_only: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[StreamHead | bytes]:
     """Yield a snapshot of `$MQTT_msgs` that contains no write-only values.
 
-    `delete_secrets` deletes such messages and returns whether there were any. In that case the
+    `delete_write_only` deletes such messages and returns whether there were any. In that case the
     snapshot may contain some, and is repeated. Raises `CommandError` after too many attempts.
     """
     for _ in range(_MAX_SNAPSHOT_ATTEMPTS):
-        await delete_secrets()
+        await delete_write_only()
         head: StreamHead | None = None
         with TemporaryFile() as chunks:
             async for piece in snapshot_stream(client, MQTT):
@@ -137,7 +137,7 @@ async def snapshot_without_secrets(
                     chunks.write(piece)
             if head is None:
                 return
-            if await delete_secrets():
+            if await delete_write_only():
                 continue
             yield head
             chunks.seek(0)

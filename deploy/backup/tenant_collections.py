@@ -182,7 +182,7 @@ TENANT_COLLECTIONS = (
             "settings.device_ids": "device.things",
             "settings.group_ids": "device.device_groups",
         },
-        relocation.rewrite_notifications,
+        relocation.rewrite_notification_settings,
     ),
     TenantCollection(
         "workflow.flow_secrets",
@@ -224,7 +224,7 @@ TENANT_COLLECTIONS = (
 _SHORT_LIVED_REASON = "expires within a day"
 _INSTALLATION_REASON = "belongs to the installation"
 
-EXCLUDED_COLLECTIONS = {
+EXCLUSION_REASON_BY_COLLECTION = {
     "auth.integration_logins": _INSTALLATION_REASON,
     "auth.revocations": _SHORT_LIVED_REASON,
     "device.backups": _INSTALLATION_REASON,

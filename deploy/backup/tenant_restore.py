@@ -33,8 +33,8 @@ from deploy.backup.tenant_collections import (
     find_collection,
 )
 from deploy.backup.tenants import (
-    find_seals,
     history_key_range,
+    integration_and_flow_seals,
     join_collection_name,
     split_collection_name,
     split_into_batches,
@@ -75,15 +75,15 @@ async def restore_tenant(
     Raises `CommandError`, in particular if the tenant or one of its SNs already exists.
     """
     key = Seal(msgspec.json.decode(secrets.state, type=dict[str, str])["key"])
-    async with stores.connect_writers() as clients:
-        accounts, flows = find_seals(stores.state)
+    async with stores.connect_mongo_writers() as clients:
+        accounts, flows = integration_and_flow_seals(stores.state)
         writer = _TenantWriter(clients, tenant)
         await writer.require_absent()
         await writer.undo(log)
         try:
             async for record in read_records(archive):
                 if isinstance(record, NextIds):
-                    shifts = await writer.reserve_ids(record.ends)
+                    shifts = await writer.reserve_id_shifts(record.ends)
                     writer.move = Relocation(
                         shifts, record.ends, tenant, (key, accounts), (key, flows)
                     )
@@ -131,8 +131,8 @@ class _TenantWriter:
         if await self._get_collection("auth.tenants").find_one({"_id": self._tenant}) is not None:
             raise CommandError(f"the tenant {self._tenant} already exists")
 
-    async def reserve_ids(self, ends: Mapping[str, int]) -> dict[str, int]:
-        """Reserve a range of each id sequence; return the shift of ids by sequence."""
+    async def reserve_id_shifts(self, ends: Mapping[str, int]) -> dict[str, int]:
+        """Reserve a range of each id sequence; return by sequence what to add to the ids."""
         shifts = {}
         for name, end in ends.items():
             database, sequence = split_collection_name(name)
@@ -257,5 +257,5 @@ class _TenantWriter:
             await self._get_collection(f"workflow.{CHANGES_COLLECTION}").insert_many(changes)
 
     async def delete_marker(self) -> None:
-        """Delete the marker that `reserve_ids` stored, because the restore ended."""
+        """Delete the marker that `reserve_id_shifts` stored, because the restore ended."""
         await self._markers.delete_one({"_id": self._marker_id})

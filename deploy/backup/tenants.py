@@ -37,7 +37,7 @@ from services.device.telemetry.partitions import KEY_FORMAT
 
 _DATABASE_PREFIX = "thingway_"
 _IDS_PER_QUERY = 1000
-"""Ids per query."""
+"""Maximum ids per query."""
 T = TypeVar("T")
 
 
@@ -52,7 +52,7 @@ def join_collection_name(database: str, collection: str) -> str:
     return f"{database.removeprefix(_DATABASE_PREFIX)}.{collection}"
 
 
-def find_seals(state: State) -> tuple[Seal, Seal]:
+def integration_and_flow_seals(state: State) -> tuple[Seal, Seal]:
     """Return the seal of integration secrets and that of flow secrets."""
     return Seal(state.secrets["secrets_key"]), Seal(state.secrets["flow_secrets_key"])
 
@@ -63,7 +63,7 @@ async def back_up_tenant(stores: Stores, tenant: str, write: WriteRecord, log: L
     await write(ArchiveHead(VERSION, now_ms(), tenant))
     await write(Secrets(msgspec.json.encode({"key": key})))
     async with (
-        stores.connect_reader() as client,
+        stores.connect_mongo_reader() as client,
         databases.extend_snapshot_history(client, log),
         MongoSnapshot.start(client, DATABASES) as snapshot,
     ):
@@ -101,7 +101,7 @@ class _TenantReader:
     def __init__(self, snapshot: MongoSnapshot, tenant: str, seal: Seal, state: State) -> None:
         self._snapshot = snapshot
         self._tenant = tenant
-        accounts, flows = find_seals(state)
+        accounts, flows = integration_and_flow_seals(state)
         self._move = Relocation({}, {}, tenant, (accounts, seal), (flows, seal))
         self._things: list[int] = []
         self._serials: list[str] = []

@@ -8,8 +8,8 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from deploy.checkup.bus import UPLINK_READERS, BusLogin, check_servers, check_streams
-from deploy.checkup.findings import CHECK_SECONDS, Finding, build_error_finding, build_finding
+from deploy.checkup.bus import PARTITION_READER_USERS, BusLogin, check_servers, check_streams
+from deploy.checkup.findings import MAX_CHECKUP_SECONDS, Finding, build_error_finding, build_finding
 from deploy.checkup.processes import check_processes
 from deploy.checkup.stores import check_mongo, check_redis
 from libs.common.settings import VARIABLE_PREFIX
@@ -19,7 +19,7 @@ MIN_OPEN_FILES = 10_000
 CERTIFICATE_WARNING_PERIOD = timedelta(days=14)
 
 
-def check_files() -> Finding:
+def check_open_file_limit() -> Finding:
     """Check the open-file limit of this process."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = limit != resource.RLIM_INFINITY and limit < MIN_OPEN_FILES
@@ -77,12 +77,12 @@ async def run_checks(
         for key, check in _select_checks(settings):
             checks.setdefault(key, check)
     ca_file = next((each[CA_FILE_VARIABLE] for each in services if each.get(CA_FILE_VARIABLE)), "")
-    until = asyncio.get_running_loop().time() + CHECK_SECONDS
+    until = asyncio.get_running_loop().time() + MAX_CHECKUP_SECONDS
     processes, *results = await asyncio.gather(
         check_processes(addresses, ca_file, until), *(check(until) for check in checks.values())
     )
     findings = [
-        check_files(),
+        check_open_file_limit(),
         *chain.from_iterable(map(check_certificates, services)),
         *chain.from_iterable(results),
         *processes,
@@ -91,7 +91,7 @@ async def run_checks(
 
 
 def _may_not_read_partitions(settings: ServiceEnvironment) -> bool:
-    return settings.get(f"{VARIABLE_PREFIX}NATS_USER") not in UPLINK_READERS
+    return settings.get(f"{VARIABLE_PREFIX}NATS_USER") not in PARTITION_READER_USERS
 
 
 def _select_checks(settings: ServiceEnvironment) -> Iterator[tuple[tuple[str, ...], CheckUntil]]:

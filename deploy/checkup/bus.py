@@ -13,7 +13,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from deploy.checkup.findings import (
-    CHECK_SECONDS,
+    MAX_CHECKUP_SECONDS,
     Finding,
     build_error_finding,
     build_finding,
@@ -32,13 +32,13 @@ from libs.common.settings import SettingsInvalid
 from libs.common.store_metrics import StreamReading, read_stream
 
 HEALTH_REPLY_SECONDS = 1.0
-"""Seconds to wait for health replies of all nats-servers."""
+"""Seconds in which health replies of all nats-servers are collected."""
 MAX_LAG_SECONDS = 60.0
 """Seconds that a report may wait in `UPLINK` before a fault is reported."""
 NEARLY_FULL_SHARE = 0.7
 """Fraction of its size limit at which a stream counts as nearly full."""
-UPLINK_READERS = ("device", "device-ingest")
-"""NATS users that may read the partitions of `UPLINK`."""
+PARTITION_READER_USERS = ("device", "device-ingest")
+"""NATS users (of services) that may read the partitions of `UPLINK`."""
 HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 CONNECTION_ERRORS = (NatsError, APIError, OSError, ValueError, SettingsInvalid)
 """Errors of a NATS connection and its requests."""
@@ -87,7 +87,7 @@ class BusLogin:
             password=self.password,
             name="doctor",
             ca_file=self.ca_file,
-            wait=CHECK_SECONDS,
+            wait=MAX_CHECKUP_SECONDS,
         )
         try:
             yield bus
@@ -103,7 +103,7 @@ async def check_streams(login: BusLogin, until: float) -> list[Finding]:
 async def _check_streams(login: BusLogin) -> list[Finding]:
     async with login.connect() as bus:
         names = dict.fromkeys([*STREAM_CONFIGS, *(await bus.read_partitions()).streams])
-        if login.user in UPLINK_READERS:
+        if login.user in PARTITION_READER_USERS:
             names |= dict.fromkeys(await find_uplink_streams(bus.js))
         findings = await asyncio.gather(*(_check_stream(bus, name) for name in names))
     return [*chain.from_iterable(findings)]

@@ -31,7 +31,7 @@ RunbookSection = Literal[
     "thingwayversionsdiffer",
 ]
 """Anchors of headings in the runbook."""
-CHECK_SECONDS = 3.5
+MAX_CHECKUP_SECONDS = 3.5
 """Maximum seconds for all checks, which run concurrently. `/readyz` needs up to 2 s."""
 MAX_ERROR_CHARACTERS = 300
 """Maximum characters of an error in the report, because MongoDB's driver writes long messages."""
@@ -68,7 +68,7 @@ def build_error_finding(
     """Return the bad finding of a check that raised `error`."""
     text = hide_logins(f"{type(error).__name__}: {error}")
     if isinstance(error, TimeoutError):
-        text = f"no answer within {CHECK_SECONDS:g} s"
+        text = f"no answer within {MAX_CHECKUP_SECONDS:g} s"
     return build_finding(subject, text[:MAX_ERROR_CHARACTERS], "", section, minor=minor)
 
 

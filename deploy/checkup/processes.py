@@ -52,7 +52,7 @@ _STORAGE_METRICS: tuple[tuple[str, RunbookSection, str, str], ...] = (
 DAY_SECONDS = 86_400.0
 MAX_BACKUP_AGE_SECONDS = 2 * DAY_SECONDS
 """Seconds since the last backup after which a finding is reported."""
-RECREATED_STREAM_SECONDS = 7 * DAY_SECONDS
+STREAM_RECREATION_REPORT_SECONDS = 7 * DAY_SECONDS
 """Seconds for which the loss and new creation of a stream is reported."""
 
 
@@ -129,7 +129,7 @@ async def _read_state(
                 )
             )
         states = {} if status == _OK else msgspec.json.decode(body, type=dict[str, str])
-        metrics, version = parse_metrics("" if metrics_status == _NOT_FOUND else text)
+        metrics, version = parse_metrics_and_version("" if metrics_status == _NOT_FOUND else text)
     except (aiohttp.ClientError, TimeoutError, msgspec.DecodeError, ValueError) as error:
         return build_error_finding(f"service {name}", error, "thingwayservicemissing")
     return ProcessState(name, states, metrics, version)
@@ -140,7 +140,7 @@ async def _fetch_text(session: aiohttp.ClientSession, url: str, *, ssl: bool) ->
         return answer.status, await answer.text()
 
 
-def parse_metrics(text: str) -> tuple[dict[str, float], str]:
+def parse_metrics_and_version(text: str) -> tuple[dict[str, float], str]:
     """Return the largest value by metric in Prometheus text, and the version."""
     metrics: dict[str, float] = {}
     version = ""
@@ -174,7 +174,7 @@ def assess_process(process: ProcessState) -> Iterator[Finding]:
             yield build_finding(name, f"{share:.0%} full", "", section)
     yield from _assess_backup(process.metrics.get("thingway_backup_finished_timestamp_seconds"))
     recreated = process.metrics.get("thingway_stream_recreated_timestamp_seconds", 0.0)
-    if time.time() - recreated < RECREATED_STREAM_SECONDS:
+    if time.time() - recreated < STREAM_RECREATION_REPORT_SECONDS:
         text = f"a stream was deleted and created again at {datetime.fromtimestamp(recreated, UTC)}"
         yield build_finding("streams", text, "", "thingwaystreamrecreated")
 

@@ -50,7 +50,7 @@ DATA_DIRECTORY = Path("/data")
 """Mount point of MongoDB's and Redis's data volumes in the job `setup`."""
 SECRETS_DIRECTORY = Path("/secrets")
 SIMULATOR_DIRECTORY = Path("/simulator")
-START_SECONDS = 180.0
+MAX_PLATFORM_START_SECONDS = 180.0
 
 IMAGE_USER_ID = 10001
 """User id of the Thingway image."""
@@ -94,7 +94,9 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
     try:
         job()
     except TimeoutError:
-        sys.stderr.write(f"{name}: {waits_for} was not ready within {START_SECONDS:.0f} s\n")
+        sys.stderr.write(
+            f"{name}: {waits_for} was not ready within {MAX_PLATFORM_START_SECONDS:.0f} s\n"
+        )
         return 1
     except (LauncherError, ThingwayError, OSError) as error:
         sys.stderr.write(f"{name}: {error}\n")
@@ -154,7 +156,7 @@ def setup() -> int:
     return run_job("setup", _create_secrets, "every container has its secrets")
 
 
-def database_users(environ: Mapping[str, str]) -> list[DatabaseUser]:
+def read_database_users(environ: Mapping[str, str]) -> list[DatabaseUser]:
     """Return MongoDB's users with their passwords in the environment (`MONGO_{user}`)."""
     variables = [name for name in environ if name.startswith(_MONGO_PASSWORD_PREFIX)]
     secrets = {
@@ -169,11 +171,11 @@ def database_users(environ: Mapping[str, str]) -> list[DatabaseUser]:
 
 def run_mongo_setup(set_up: Callable[[list[DatabaseUser]], Coroutine[None, None, None]]) -> int:
     """Call `set_up` with MongoDB's users; return the exit code, 1 on failure."""
-    setup_users = set_up(database_users(os.environ))
+    setup_users = set_up(read_database_users(os.environ))
     done = "the replica set and its users exist"
     return run_job(
         "mongo-setup",
-        lambda: asyncio.run(asyncio.wait_for(setup_users, START_SECONDS)),
+        lambda: asyncio.run(asyncio.wait_for(setup_users, MAX_PLATFORM_START_SECONDS)),
         done,
         "MongoDB",
     )
@@ -220,7 +222,7 @@ async def create_first_data(state: State, save: Callable[[], None]) -> None:
     addresses = state.addresses
     if addresses is None:
         raise LauncherError("no addresses: the job `setup` has not run")
-    async with asyncio.timeout(START_SECONDS):
+    async with asyncio.timeout(MAX_PLATFORM_START_SECONDS):
         await wait_until_ready(addresses.base_url, addresses.ca_file)
     await bootstrap(state, addresses, console.default_admin_email(), save)
 

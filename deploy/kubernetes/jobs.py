@@ -10,8 +10,9 @@ own loopback. Therefore the job logs in with the key file (`/keys/key`), as memb
 other. `/secrets/env` contains the passwords.
 
 `bootstrap NAME` runs last and creates the first data, as the launcher does. It saves its progress
-in the Secret `NAME-bootstrap`, and finally `ready.json` there and the simulator's settings in
-`NAME-simulator`. `THINGWAY_PUBLIC_*` set the public addresses, `THINGWAY_ADMIN_EMAIL` the user.
+in the Secret `NAME-bootstrap`, and finally writes `ready.json` to `NAME-credentials` and the
+simulator's settings to `NAME-simulator`. `THINGWAY_PUBLIC_*` set the public addresses,
+`THINGWAY_ADMIN_EMAIL` the user.
 """
 
 import argparse
@@ -44,7 +45,7 @@ from deploy.platform.shares import PartAddresses, build_bootstrap_state, create_
 from deploy.platform.state import FILE_NAME, Addresses, State
 from libs.common.tls import trusting_context
 
-ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TIMEOUT_SECONDS = 10
 
 
@@ -60,8 +61,8 @@ class ReleaseSecrets:
         """`name` is the release's name, `manager` the field manager of each write."""
         self._name = name
         self._manager = manager
-        self._namespace = (ACCOUNT_DIRECTORY / "namespace").read_text()
-        self._tls = trusting_context(ca_file=str(ACCOUNT_DIRECTORY / "ca.crt"))
+        self._namespace = (SERVICE_ACCOUNT_DIRECTORY / "namespace").read_text()
+        self._tls = trusting_context(ca_file=str(SERVICE_ACCOUNT_DIRECTORY / "ca.crt"))
 
     def read(self, part: str) -> dict[str, bytes]:
         """Return the content of a part's Secret by key; empty if it does not exist."""
@@ -87,7 +88,7 @@ class ReleaseSecrets:
         self, method: str, part: str, body: Any = None, *, allow_missing: bool = False
     ) -> dict[str, Any]:
         path = f"/api/v1/namespaces/{self._namespace}/secrets/{self._name}-{part}"
-        headers = {"Authorization": f"Bearer {(ACCOUNT_DIRECTORY / 'token').read_text()}"}
+        headers = {"Authorization": f"Bearer {(SERVICE_ACCOUNT_DIRECTORY / 'token').read_text()}"}
         if body is not None:
             path += f"?fieldManager={self._manager}&force=true"
             headers["Content-Type"] = "application/apply-patch+yaml"

@@ -25,7 +25,11 @@ from deploy.backup.archive import (
     read_records,
 )
 from deploy.backup.archive_key import ArchiveKey, read_archive_key
-from deploy.backup.installation import back_up_installation, check_logins, restore_installation
+from deploy.backup.installation import (
+    back_up_installation,
+    check_restore_logins,
+    restore_installation,
+)
 from deploy.backup.records import ArchiveHead, ArchiveRecord, BackupMoment, CollectionEnd, Secrets
 from deploy.backup.storage import (
     Storage,
@@ -38,7 +42,7 @@ from deploy.backup.stores import Stores
 from deploy.backup.tenant_restore import restore_tenant
 from deploy.backup.tenants import back_up_tenant
 from deploy.local import lock, servers
-from deploy.local.process import base_environment
+from deploy.local.process import inheritable_environment
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import ports
 from deploy.platform import state as states
@@ -73,17 +77,17 @@ async def backup(options: Namespace) -> None:
             if has_retention:
                 raise CommandError("--keep and --keep-days require a folder or s3://BUCKET/PREFIX")
             out = _require_redirected(sys.stdout.buffer)
-            stores = open_stores(options)
+            stores = locate_stores(options)
             finished, _ = await _write_archive(stores, out, key, options.tenant)
             await report_backup(stores, options.tenant, finished)
             return
         storage = open_storage(options.to)
         name = build_backup_name(now_ms(), options.tenant)
-        stores = open_stores(options)
+        stores = locate_stores(options)
         with storage.create_backup(name) as out:
             finished, digest = await _write_archive(stores, out, key, options.tenant)
         if is_verified := options.verify or has_retention:
-            await _verify_stored(storage, name, key, digest)
+            await _verify_or_delete(storage, name, key, digest)
         used, size = storage.measure_used_and_total()
         finished = msgspec.structs.replace(
             finished, verified=is_verified, disk_used=used, disk_size=size
@@ -146,7 +150,7 @@ async def _write_archive(
     return FinishedBackup(moment.at, writer.output.size), writer.output.digest
 
 
-async def _verify_stored(storage: Storage, name: str, key: ArchiveKey, digest: bytes) -> None:
+async def _verify_or_delete(storage: Storage, name: str, key: ArchiveKey, digest: bytes) -> None:
     """Read a stored backup; delete it and raise if it differs from the written one."""
     try:
         with storage.open_backup(name) as source:
@@ -190,7 +194,7 @@ async def restore(options: Namespace) -> None:
             if head.tenant is None:
                 await _restore_installation(options, secrets, archive)
             else:
-                stores = open_stores(options)
+                stores = locate_stores(options)
                 await restore_tenant(
                     stores, head.tenant, secrets, archive, log, compare=options.verify
                 )
@@ -206,8 +210,8 @@ def read_head_and_secrets(reader: ArchiveReader) -> tuple[VerifiedArchive, Secre
     return archive, secrets
 
 
-def decode_state(secrets: Secrets) -> State:
-    """Return the archived installation's state without its old ports and addresses."""
+def decode_state_without_addresses(secrets: Secrets) -> State:
+    """Return the archived installation's state without its ports and addresses."""
     state = msgspec.json.decode(secrets.state, type=State)
     state.ports, state.addresses = {}, None
     return state
@@ -216,7 +220,7 @@ def decode_state(secrets: Secrets) -> State:
 async def _restore_installation(
     options: Namespace, secrets: Secrets, archive: VerifiedArchive
 ) -> None:
-    state = decode_state(secrets)
+    state = decode_state_without_addresses(secrets)
     if options.only_secrets:
         create_private_directory(options.data)
         _save_secrets(options.data, state)
@@ -232,7 +236,7 @@ async def _restore_installation(
         log_content(archive)
 
 
-def open_stores(options: Namespace) -> Stores:
+def locate_stores(options: Namespace) -> Stores:
     """Return the stores of a data directory's platform, or the stores that URLs name."""
     state = states.load(options.data)
     if options.bootstrap is not None:
@@ -263,12 +267,12 @@ async def wait_for_stores(stores: Stores) -> None:
     """Wait up to 10 minutes until new stores accept the installation's logins."""
     errors = CommandError, PyMongoError, RedisError, NatsError, TimeoutError
     try:
-        await check_logins(stores)
+        await check_restore_logins(stores)
     except errors as error:
         log(f"waiting for the stores: {error}")
         try:
             async with asyncio.timeout(_STORES_READY_SECONDS):
-                await retry(partial(check_logins, stores), *errors)
+                await retry(partial(check_restore_logins, stores), *errors)
         except TimeoutError:
             raise CommandError(f"the stores were not ready in time: {error}") from error
 
@@ -298,7 +302,7 @@ async def run_servers(directory: Path, state: State) -> AsyncIterator[Stores]:
     port, mqtt_port = (state.ports.pop(name) for name in _LISTENER_PORT_NAMES)
     listeners = servers.NatsListeners(ports.LOOPBACK, port, mqtt_port)
     addresses = Addresses("", "", f"nats://{listeners.host}:{listeners.port}")
-    base = base_environment(os.environ)
+    base = inheritable_environment(os.environ)
     supervisor = Supervisor(
         create_private_directory(directory / "logs"), print_line=log, keep_open=(lock_handle,)
     )

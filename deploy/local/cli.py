@@ -34,7 +34,9 @@ class Command(NamedTuple):
 
 COMMANDS = tuple(Command(words, **row) for words, row in _COMMAND_TABLE["commands"].items())
 GROUPS: dict[str, str] = _COMMAND_TABLE["groups"]
-_UNGROUPED = {each.words for each in COMMANDS if each.words.partition(" ")[0] not in GROUPS}
+_UNGROUPED_COMMANDS = {
+    each.words for each in COMMANDS if each.words.partition(" ")[0] not in GROUPS
+}
 """Commands without a group."""
 
 
@@ -67,7 +69,7 @@ def _print_faults(code: Exit, *faults: object) -> int:
 def _join_words(arguments: Sequence[str]) -> list[str]:
     """Join the two words of a command whose first word is a command as well."""
     both = " ".join(arguments[:2])
-    return [both, *arguments[2:]] if both in _UNGROUPED else list(arguments)
+    return [both, *arguments[2:]] if both in _UNGROUPED_COMMANDS else list(arguments)
 
 
 def create_parser() -> argparse.ArgumentParser:
@@ -79,7 +81,7 @@ def create_parser() -> argparse.ArgumentParser:
     subparsers = {"": commands}
     for command in COMMANDS:
         group, _, word = ("", "", command.words)
-        if command.words not in _UNGROUPED:
+        if command.words not in _UNGROUPED_COMMANDS:
             group, _, word = command.words.rpartition(" ")
         if group not in subparsers:
             command_parser = commands.add_parser(

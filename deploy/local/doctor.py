@@ -18,7 +18,7 @@ from deploy.checkup import ServiceEnvironment, run_checks, service_addresses
 from deploy.checkup.findings import Finding
 from deploy.docker.entry import add_secrets
 from deploy.local import lock, programs
-from deploy.local.options import port_options, read_ports
+from deploy.local.options import open_ports_by_option, read_ports
 from deploy.platform import ports, ready
 from deploy.platform import state as states
 from deploy.platform.errors import Exit, LauncherError
@@ -76,7 +76,7 @@ async def _check_container(settings: ServiceEnvironment) -> list[Finding]:
 
 async def _check_machine(options: Namespace) -> list[Finding]:
     """Check this machine, and the platform if it runs."""
-    directory, listeners = options.data, port_options(read_ports(options))
+    directory, listeners = options.data, open_ports_by_option(read_ports(options))
     running = lock.is_held(directory)
     machine_findings, platform_findings = await asyncio.gather(
         asyncio.gather(*(asyncio.to_thread(_check_program, each) for each in _PROGRAMS)),

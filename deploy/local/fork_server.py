@@ -191,7 +191,7 @@ def _serve_forks(requests: socket.socket) -> _ForkedProgram | None:
         pid = _fork_orphan()
         if pid is None:
             requests.detach()
-            return _become_program(*handles)
+            return _prepare_forked_process(*handles)
         requests.send(str(pid).encode())
         for handle in handles:
             os.close(handle)
@@ -218,7 +218,7 @@ def _fork_orphan() -> int | None:
     return None
 
 
-def _become_program(source: int, output: int, *kept: int) -> _ForkedProgram:
+def _prepare_forked_process(source: int, output: int, *kept: int) -> _ForkedProgram:
     """Set descriptors, environment and name of this process; return its program."""
     with open(source, "rb") as pipe:
         content = pipe.read()

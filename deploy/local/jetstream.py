@@ -31,7 +31,7 @@ from libs.common.bus.accounts import PLATFORM_ACCOUNT
 from libs.common.bus.streams import RETAINED, STREAM_CONFIGS
 
 _CONFIGURATION_FILE = "meta.inf"
-_UNUSED_STREAMS: dict[str, dict[str, Any]] = {
+_STREAMS_IN_MEMORY: dict[str, dict[str, Any]] = {
     "$MQTT_qos2in": {"subjects": ["$MQTT.qos2.in.>"], "max_msgs_per_subject": 1},
     "$MQTT_out": {"subjects": ["$MQTT.out.>"], "retention": "interest"},
     RETAINED: STREAM_CONFIGS[RETAINED].as_dict(),
@@ -42,7 +42,7 @@ These are QoS 2 and retained messages. nats-server creates the streams on disk f
 client."""
 
 
-async def keep_unused_streams_in_memory(addresses: Addresses, password: str) -> None:
+async def keep_mqtt_streams_in_memory(addresses: Addresses, password: str) -> None:
     """Create the streams that no service reads in memory; delete them on disk.
 
     nats-server syncs each stream on the disk ten times a second. Raises `LauncherError` (exit code
@@ -50,14 +50,14 @@ async def keep_unused_streams_in_memory(addresses: Addresses, password: str) -> 
     """
     client = await admin.log_in_once(addresses, password)
     try:
-        for name, config in _UNUSED_STREAMS.items():
+        for name, config in _STREAMS_IN_MEMORY.items():
             reply = await admin.call_jetstream(client, f"STREAM.INFO.{name}")
             if reply.error is None and reply.config["storage"] == "file":
-                await _require_success(client, f"STREAM.DELETE.{name}", None)
+                await _call_or_raise(client, f"STREAM.DELETE.{name}", None)
             elif not reply.is_stream_missing:
                 continue
             body = config | {"name": name, "storage": "memory"}
-            await _require_success(client, f"STREAM.CREATE.{name}", body)
+            await _call_or_raise(client, f"STREAM.CREATE.{name}", body)
     finally:
         await client.close()
 
@@ -86,13 +86,13 @@ async def _adopt_stream(client: Client, stream: Path, server: str, replicas: int
     if not reply.is_stream_missing:
         raise _rejection_error(name, reply.error)
     config = _read_config(stream)
-    await _require_success(
+    await _call_or_raise(
         client, f"STREAM.CREATE.{name}", config | {"placement": {"tags": [server]}}
     )
     for consumer in _find_config_directories(stream / "obs"):
         body = {"stream_name": name, "config": _read_config(consumer)}
-        await _require_success(client, f"CONSUMER.CREATE.{name}.{consumer.name}", body)
-    await _require_success(client, f"STREAM.UPDATE.{name}", config | {"num_replicas": replicas})
+        await _call_or_raise(client, f"CONSUMER.CREATE.{name}.{consumer.name}", body)
+    await _call_or_raise(client, f"STREAM.UPDATE.{name}", config | {"num_replicas": replicas})
 
 
 def _find_config_directories(directory: Path) -> list[Path]:
@@ -108,7 +108,7 @@ def _read_config(directory: Path) -> dict[str, Any]:
     return {key: value for key, value in stored_config.items() if key not in ("Created", "Name")}
 
 
-async def _require_success(client: Client, operation: str, body: Any) -> None:
+async def _call_or_raise(client: Client, operation: str, body: Any) -> None:
     answer = await admin.call_jetstream(client, operation, body)
     if answer.error is not None:
         raise _rejection_error(operation, answer.error)
@@ -118,9 +118,9 @@ def _rejection_error(what: str, fault: JetStreamError) -> LauncherError:
     return LauncherError(f"NATS rejects {what}: {fault.description}", Exit.FAILED)
 
 
-CHECK_SECONDS = 10.0
+HEALTH_CHECK_INTERVAL_SECONDS = 10.0
 """Seconds between two health checks."""
-RESTART_FREE_BYTES = 512 * 1024**2
+MIN_FREE_BYTES_FOR_RESTART = 512 * 1024**2
 """Minimum free bytes for a restart of a stuck server; with less it would fail again."""
 _HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"
 _HEALTH_SECONDS = 5.0
@@ -144,8 +144,8 @@ async def restart_when_stuck(
 ) -> None:
     """Call `restart` each time the server is stuck and the disk has space again."""
     while True:
-        await asyncio.sleep(CHECK_SECONDS)
-        if await is_stuck() and free() >= RESTART_FREE_BYTES:
+        await asyncio.sleep(HEALTH_CHECK_INTERVAL_SECONDS)
+        if await is_stuck() and free() >= MIN_FREE_BYTES_FOR_RESTART:
             restart()
 
 

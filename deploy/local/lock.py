@@ -11,7 +11,7 @@ from deploy.platform.files import create_private_directory
 FILE_NAME = "lock"
 RESTORE_MARKER = "restoring"
 """Name of the file that exists during a restore; `up` does not start meanwhile."""
-_CHILDREN_END_SECONDS = 20.0
+_MAX_CHILDREN_WAIT_SECONDS = 20.0
 _PAUSE_SECONDS = 0.05
 
 
@@ -22,7 +22,7 @@ def acquire(directory: Path) -> int:
     a new launcher waits for their end instead of finding ports and data files in use.
     """
     handle = _open_lock_file(directory)
-    deadline = time.monotonic() + _CHILDREN_END_SECONDS
+    deadline = time.monotonic() + _MAX_CHILDREN_WAIT_SECONDS
     while not _try_lock(handle):
         owner = os.pread(handle, 32, 0).decode(errors="replace").strip()
         if _is_alive(owner) or time.monotonic() > deadline:

@@ -8,10 +8,10 @@ import msgspec
 from nats.aio.msg import Msg
 
 from deploy.backup.stores import Stores
-from deploy.local.backups import errors_as_one_line, open_stores
+from deploy.local.backups import errors_as_one_line, locate_stores
 from deploy.platform.errors import CommandError
 from deploy.platform.migrations import MIGRATIONS
-from deploy.platform.mongo_server import raise_compatibility
+from deploy.platform.mongo_server import raise_compatibility_version
 from deploy.platform.nats_grants import ADMIN_USER
 from libs.common.store.migrations import DatabaseTooNew, list_pending_migrations, migrate
 from libs.common.store.mongo import Mongo
@@ -34,7 +34,7 @@ async def run_migrations(options: Namespace) -> None:
     processes of another version run.
     """
     with errors_as_one_line():
-        stores = open_stores(options)
+        stores = locate_stores(options)
         if options.contract:
             await _require_single_version(stores)
         for user in stores.database_users:
@@ -43,9 +43,9 @@ async def run_migrations(options: Namespace) -> None:
                 await _migrate_database(mongo, user.database, contract=options.contract)
             finally:
                 await mongo.close()
-        if options.contract and stores.has_administrator:
-            async with stores.connect_administrator() as client:
-                if version := await raise_compatibility(client):
+        if options.contract and stores.has_administrator_password:
+            async with stores.connect_mongo_administrator() as client:
+                if version := await raise_compatibility_version(client):
                     print(f"MongoDB: the data now have the format of {version}")
 
 

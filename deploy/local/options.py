@@ -45,7 +45,7 @@ def parse_fraction(text: str) -> float:
 
 
 def _parse_not_empty(text: str) -> str:
-    """Parse a text that is not empty (argument type); an empty address means all."""
+    """Parse a text, not an empty one: as an address it means all (argument type)."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
@@ -90,7 +90,7 @@ def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> N
     parser.add_argument(name, **settings)
 
 
-DEFAULT_PORTS: Mapping[str, tuple[int | None, int]] = {
+DEFAULT_PLAIN_AND_TLS_PORTS: Mapping[str, tuple[int | None, int]] = {
     "port": (8080, 8443),
     "mqtt_port": (1883, 8883),
     "nats_port": (4222, 4222),
@@ -109,10 +109,11 @@ def read_ports(options: argparse.Namespace) -> dict[str, int | None]:
     if (options.certificate_port or options.certificate_nats_port) and not options.tls:
         raise LauncherError("--certificate-port and --certificate-nats-port require --tls")
     return {
-        name: getattr(options, name) or ports[options.tls] for name, ports in DEFAULT_PORTS.items()
+        name: getattr(options, name) or ports[options.tls]
+        for name, ports in DEFAULT_PLAIN_AND_TLS_PORTS.items()
     }
 
 
-def port_options(ports: Mapping[str, int | None]) -> dict[str, int]:
+def open_ports_by_option(ports: Mapping[str, int | None]) -> dict[str, int]:
     """Return the open ports by command-line option, e.g. `--mqtt-port`."""
     return {f"--{name.replace('_', '-')}": port for name, port in ports.items() if port}

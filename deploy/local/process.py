@@ -45,7 +45,7 @@ def system_environment(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def base_environment(environ: Mapping[str, str]) -> dict[str, str]:
+def inheritable_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the launcher's environment variables that children may see."""
     settings = {
         name: value
@@ -152,7 +152,7 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def build_end_with_process(parent: int) -> Callable[[], None]:
-    """Return a function that makes the process that calls it end with `parent`.
+    """Return a function that makes its calling process end when process `parent` ends.
 
     The C library is loaded before the fork, so that only a system call remains after it.
     """

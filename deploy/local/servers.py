@@ -20,7 +20,7 @@ from deploy.platform.nats import (
     NatsCluster,
     NatsConfig,
     TlsFiles,
-    read_partition_setting,
+    read_partition_count,
     render_nats_config,
 )
 from deploy.platform.nats_grants import ADMIN_USER, USERS
@@ -156,7 +156,7 @@ class ServerContext:
         write_private(path, content.encode())
         return path
 
-    def get_password(self, name: str) -> str:
+    def get_or_create_password(self, name: str) -> str:
         """Return a password, created on first use."""
         return self.state.get_or_create_secret(name, keys.new_password)
 
@@ -190,7 +190,7 @@ def _mongodb_servers(program: Path, context: ServerContext) -> list[Server]:
     set_up = partial(
         mongo_server.set_up_replica_set,
         members,
-        context.get_password(mongo_server.ADMIN_SECRET),
+        context.get_or_create_password(mongo_server.ADMIN_SECRET),
         users,
     )
     servers = []
@@ -210,7 +210,7 @@ def _nats_servers(
     program: Path, context: ServerContext, listeners: Sequence[NatsListeners], addresses: Addresses
 ) -> list[Server]:
     state = context.state
-    passwords = {user: context.get_password(f"nats.{user}") for user in USERS}
+    passwords = {user: context.get_or_create_password(f"nats.{user}") for user in USERS}
     seed = state.get_or_create_secret("callout_seed", keys.new_account_seed)
     servers = []
     for number, (listener, address) in enumerate(
@@ -227,7 +227,7 @@ def _nats_servers(
             mqtt_port=listener.mqtt_port,
             websocket_port=listener.websocket_port,
             tls=listener.tls,
-            partitions=read_partition_setting(),
+            partitions=read_partition_count(),
         )
         file = context.write_file(f"{member_name(NATS, number)}.conf", render_nats_config(config))
         spec = context.build_spec(
@@ -251,7 +251,7 @@ def _build_nats_cluster(context: ServerContext, number: int) -> NatsCluster | No
         host=host,
         port=int(port),
         routes=tuple(routes),
-        password=context.get_password("nats.route"),
+        password=context.get_or_create_password("nats.route"),
         replicas=CLUSTER_SIZE,
         tag=nats_server_name(context.state, number),
     )
@@ -273,7 +273,8 @@ def _redis_servers(program: Path, context: ServerContext) -> list[Server]:
 def _redis_cluster(program: Path, context: ServerContext) -> list[Server]:
     state = context.state
     logins = ClusterPasswords(
-        context.get_password("redis.replica"), context.get_password("redis.sentinel")
+        context.get_or_create_password("redis.replica"),
+        context.get_or_create_password("redis.sentinel"),
     )
     users = services.redis_users(state)
     acl = context.write_file("redis.acl", redis_server.render_acl(users, logins))

@@ -35,7 +35,7 @@ _CONCURRENT_REQUESTS = 8
 _DEVICES_PER_SAVE = 100
 
 
-async def provide_devices(
+async def ensure_devices(
     api: OpenApiClient, directory: Path, count: int, created: Callable[[int], None]
 ) -> dict[str, str]:
     """Return the key of each of `count` devices of the demo product by SN.
@@ -139,7 +139,7 @@ async def simulate(options: Namespace) -> None:
     _, addresses = states.load_with_addresses(options.data)
     console = Console()
     async with open_platform(options.data) as api:
-        keys = await provide_devices(
+        keys = await ensure_devices(
             api, options.data, options.devices, lambda n: console.print(f"{n} devices exist")
         )
     counts = DeviceCounters()

@@ -56,7 +56,7 @@ class DemoDevice(SimulatedDevice):
         return {"eventId": "high_temperature", "outputs": {"temperature": temperature}}
 
 
-REPORT_SECONDS = 3.0
+REPORT_INTERVAL_SECONDS = 3.0
 _KEEPALIVE_SECONDS = 20
 _QOS = 1
 
@@ -110,7 +110,7 @@ async def _report_regularly(client: "aiomqtt.Client", device: DemoDevice) -> Non
         event = device.build_event()
         if event is not None:
             await _send(client, device, "event", event)
-        await asyncio.sleep(REPORT_SECONDS)
+        await asyncio.sleep(REPORT_INTERVAL_SECONDS)
 
 
 async def _execute_commands(client: "aiomqtt.Client", device: DemoDevice) -> None:

@@ -17,8 +17,13 @@ from rich.console import Console
 
 from deploy.local import fork_server, jetstream, lock, servers, simulator
 from deploy.local.fork_server import ForkServer
-from deploy.local.options import DEFAULT_PORTS, port_options, read_ports
-from deploy.local.process import ProcessSpec, base_environment, end_with_parent, system_environment
+from deploy.local.options import DEFAULT_PLAIN_AND_TLS_PORTS, open_ports_by_option, read_ports
+from deploy.local.process import (
+    ProcessSpec,
+    end_with_parent,
+    inheritable_environment,
+    system_environment,
+)
 from deploy.local.progress import StartProgress, format_summary
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import console, ports, ready, services
@@ -89,7 +94,7 @@ def up(arguments: Namespace) -> Exit:
         raise LauncherError(
             f"a restore into {options.data} was interrupted: empty the directory and restore again"
         )
-    ports.require_free(options.host, port_options(read_ports(arguments)))
+    ports.require_free(options.host, open_ports_by_option(read_ports(arguments)))
     asyncio.run(Launcher(options, server_programs, handle).run())
     return Exit.OK
 
@@ -130,7 +135,7 @@ class Launcher:
         if options.cluster or self._state.is_cluster:
             self._state.hosts = list(hosts) or [ports.LOOPBACK] * servers.CLUSTER_SIZE
         console.adopt_console_client(self._state, os.environ)
-        self._base = base_environment(os.environ)
+        self._base = inheritable_environment(os.environ)
         self.service_environment = dict(self._base)
         if not options.console:
             self.service_environment["THINGWAY_CONSOLE"] = "off"
@@ -222,7 +227,7 @@ class Launcher:
         self._state.addresses = addresses = self._addresses()
         context = servers.ServerContext(self._directory, self._state, self._base, self._prefixes)
         server_list = servers.prepare_servers(self._found, context, self._listeners(), addresses)
-        specs = self._service_specs(addresses)
+        specs = self._service_specs_and_ready_urls(addresses)
         self._save()
         async with self._progress.live_table():
             await run_concurrently(
@@ -265,7 +270,7 @@ class Launcher:
         address = self._addresses().split_by_nats_server()[0]
         password = self._state.secrets[f"nats.{ADMIN_USER}"]
         if not self._state.is_cluster:
-            await jetstream.keep_unused_streams_in_memory(address, password)
+            await jetstream.keep_mqtt_streams_in_memory(address, password)
             return
         await jetstream.adopt_streams(
             self._directory / servers.NATS,
@@ -291,10 +296,14 @@ class Launcher:
             servers.record_redis_primary(self._directory, self._state)
         self._state.claim_ports(
             [*servers.server_port_names(self._state), *services.internal_service_names()],
-            reserved={port for name in DEFAULT_PORTS if (port := getattr(self._options, name))},
+            reserved={
+                port
+                for name in DEFAULT_PLAIN_AND_TLS_PORTS
+                if (port := getattr(self._options, name))
+            },
         )
 
-    def _service_specs(self, addresses: Addresses) -> list[tuple[ProcessSpec, str]]:
+    def _service_specs_and_ready_urls(self, addresses: Addresses) -> list[tuple[ProcessSpec, str]]:
         """Return every service process with the URL of its readiness check."""
         endpoints = Endpoints(
             self._options.host,

@@ -15,7 +15,7 @@ from deploy.backup.storage import find_backup
 from deploy.backup.stores import Stores
 from deploy.local import lock
 from deploy.local.backups import (
-    decode_state,
+    decode_state_without_addresses,
     errors_as_one_line,
     interrupt_when_terminated,
     log,
@@ -43,7 +43,9 @@ async def verify(options: Namespace) -> None:
             archive, secrets = read_head_and_secrets(reader)
             if archive.head.tenant is not None:
                 raise CommandError(f"{name} has one tenant only: verify a backup of all tenants")
-            async with _open_scratch_stores(options, decode_state(secrets)) as stores:
+            async with _open_scratch_stores(
+                options, decode_state_without_addresses(secrets)
+            ) as stores:
                 await restore_installation(stores, archive, log, 1, compare=True)
         seconds = time.monotonic() - began
         log_content(archive)

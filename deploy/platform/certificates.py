@@ -24,10 +24,10 @@ from deploy.platform.files import create_private_directory, write_private
 from deploy.platform.nats import TlsFiles
 from deploy.platform.state import State
 
-DEVICE_AUTHORITY = "devices_authority"
+DEVICE_AUTHORITY_SECRET = "devices_authority"  # noqa: S105 - the name of a secret
 """Name of the secret with the key and certificate of `device_authority`."""
-AUTHORITY_DAYS = 3650
-SERVER_DAYS = 90
+AUTHORITY_CERTIFICATE_DAYS = 3650
+SERVER_CERTIFICATE_DAYS = 90
 MIN_DAYS_LEFT = 30
 """A server certificate with fewer days left is renewed."""
 _MAX_CLOCK_SKEW = timedelta(hours=1)
@@ -41,7 +41,7 @@ def create_authority_pem(name: str) -> str:
     key = _new_key()
     subject = _subject_name(name)
     certificate = (
-        _start_certificate(subject, subject, key.public_key(), AUTHORITY_DAYS)
+        _start_certificate(subject, subject, key.public_key(), AUTHORITY_CERTIFICATE_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs=True), critical=True)
         .sign(key, hashes.SHA256())
@@ -84,7 +84,7 @@ class CertificateAuthority:
         issued = self._issue(
             _subject_name("thingway"),
             key.public_key(),
-            SERVER_DAYS,
+            SERVER_CERTIFICATE_DAYS,
             ExtendedKeyUsageOID.SERVER_AUTH,
             x509.SubjectAlternativeName([_general_name(name) for name in names]),
         )
@@ -138,7 +138,7 @@ def device_authority(state: State) -> CertificateAuthority:
     """Return the authority of device certificates, created on first use."""
     return CertificateAuthority(
         state.get_or_create_secret(
-            DEVICE_AUTHORITY, lambda: create_authority_pem("Thingway devices")
+            DEVICE_AUTHORITY_SECRET, lambda: create_authority_pem("Thingway devices")
         )
     )
 
@@ -234,8 +234,8 @@ def _key_pem(key: ec.EllipticCurvePrivateKey) -> str:
     ).decode()
 
 
-SERVER_AUTHORITY = "servers_authority"
-CHECK_SECONDS = 1.0
+SERVER_AUTHORITY_SECRET = "servers_authority"  # noqa: S105 - the name of a secret
+CERTIFICATE_CHECK_SECONDS = 1.0
 """Seconds between two checks of the certificate."""
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
@@ -260,7 +260,7 @@ class CertificateFiles:
         """
         authority = CertificateAuthority(
             state.get_or_create_secret(
-                SERVER_AUTHORITY, lambda: create_authority_pem("Thingway servers")
+                SERVER_AUTHORITY_SECRET, lambda: create_authority_pem("Thingway servers")
             )
         )
         public_name = socket.gethostname() if host in {"0.0.0.0", "::"} else host  # noqa: S104 - compared
@@ -317,7 +317,7 @@ class CertificateFiles:
         """Renew the certificate in time; call `changed` after each change; never return."""
         modified = self._modification_times()
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(CERTIFICATE_CHECK_SECONDS)
             self.renew_if_needed()
             if modified != (now := self._modification_times()):
                 modified = now

@@ -63,7 +63,7 @@ FAULT_BY_EXIT_CODE = {
 """Explanation of mongod's exit codes."""
 _COMPATIBILITY_PARAMETER = "featureCompatibilityVersion"
 _CONFIRMATION_SINCE_VERSION = 7
-"""Version whose `setFeatureCompatibilityVersion` requires a confirmation; 6.0 rejects it."""
+"""First version whose `setFeatureCompatibilityVersion` requires `confirm`; 6.0 rejects that."""
 _USER_NOT_FOUND = 11
 _ROLE_NOT_FOUND = 31
 _AUTHENTICATION_FAILED = 18
@@ -309,7 +309,7 @@ async def wait_ready(member: str) -> None:
     await retry(ping, ConnectionFailure)
 
 
-async def raise_compatibility(client: Client) -> str | None:
+async def raise_compatibility_version(client: Client) -> str | None:
     """Permit the running version's data format; return the version after a change.
 
     Afterwards the version before cannot read the data, and the next version can.

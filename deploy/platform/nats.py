@@ -86,7 +86,7 @@ class _PartitionSettings:
     uplink_partitions: PartitionCount = 1
 
 
-def read_partition_setting() -> int:
+def read_partition_count() -> int:
     """Return the number of partitions that the operator set in the environment.
 
     nats-server and `device-ingest` use it. Raises `LauncherError` for an invalid number.

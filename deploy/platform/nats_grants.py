@@ -46,7 +46,7 @@ class Grant:
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
     may_reply: bool = False
-    """Whether it may reply once to each request.
+    """Whether the user may reply once to each request.
 
     Off for bulk consumers, because the server stores the reply subject of each delivered message.
     """

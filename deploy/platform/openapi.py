@@ -97,7 +97,9 @@ class OpenApiClient:
     ) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {token}"}
         for _ in range(_MAX_TRIES_WHILE_BUSY):
-            status, answer, pause = await self._send(method, path, json=body, headers=headers)
+            status, answer, pause = await self._request_status_body_pause(
+                method, path, json=body, headers=headers
+            )
             if status not in _BUSY_STATUSES:
                 break
             await asyncio.sleep(pause)
@@ -113,11 +115,15 @@ class OpenApiClient:
         """Return the current token; a new one if it is missing or was rejected."""
         async with self._token_lock:
             if self._token is None or self._token == rejected_token:
-                status, answer, _ = await self._send("POST", self._login_path, data=self._login)
+                status, answer, _ = await self._request_status_body_pause(
+                    "POST", self._login_path, data=self._login
+                )
                 self._token = str(_require_data(status, answer)["access_token"])
             return self._token
 
-    async def _send(self, method: str, path: str, **options: Any) -> tuple[int, Any, float]:
+    async def _request_status_body_pause(
+        self, method: str, path: str, **options: Any
+    ) -> tuple[int, Any, float]:
         """Return status, decoded body, and the requested pause in seconds."""
         try:
             async with self._session.request(method, self._base_url + path, **options) as answer:

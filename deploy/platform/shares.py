@@ -9,13 +9,13 @@ from pathlib import PurePath
 from urllib.parse import urlsplit
 
 from deploy.platform import console, keys, services
-from deploy.platform.certificates import DEVICE_AUTHORITY, device_authority
+from deploy.platform.certificates import DEVICE_AUTHORITY_SECRET, device_authority
 from deploy.platform.mongo_server import ADMIN_SECRET
 from deploy.platform.nats import (
     NatsCluster,
     NatsConfig,
     TlsFiles,
-    read_partition_setting,
+    read_partition_count,
     render_nats_config,
 )
 from deploy.platform.nats_grants import ADMIN_USER, USERS
@@ -48,7 +48,7 @@ class PartAddresses:
     mongo: str
     """Members of the replica set: `host:port`, separated by commas."""
     mongo_direct: bool
-    """Whether the only member has an own address that clients cannot use."""
+    """Whether clients connect to the only member directly, not to the address that it reports."""
     redis: str
     """`host:port`."""
     addresses: Addresses
@@ -101,7 +101,7 @@ def build_bootstrap_state(state: State, job_state: State, parts: PartAddresses) 
         f"nats.{ADMIN_USER}": state.get_or_create_secret(f"nats.{ADMIN_USER}", keys.new_password),
         console.CLIENT_ID: identity,
         console.CLIENT_SECRET: secret,
-        DEVICE_AUTHORITY: state.secrets[DEVICE_AUTHORITY],
+        DEVICE_AUTHORITY_SECRET: state.secrets[DEVICE_AUTHORITY_SECRET],
     }
     job_state.adopt_first_data(state)  # present after a restore
     job_state.addresses = parts.addresses
@@ -148,7 +148,7 @@ def _render_nats(state: State, parts: PartAddresses) -> str:
             websocket_port=WEBSOCKET_PORT,
             tls=parts.tls,
             monitor_port=8222,
-            partitions=read_partition_setting(),
+            partitions=read_partition_count(),
         )
     )
 

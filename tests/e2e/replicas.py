@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import httpx
 
 from deploy.local.fork_server import ForkServer
-from deploy.local.process import ProcessSpec, base_environment, system_environment, terminate
+from deploy.local.process import ProcessSpec, inheritable_environment, system_environment, terminate
 from deploy.platform import ports, services
 from deploy.platform.services import Endpoints, build_environment
 from tests.contract.console import Console
@@ -43,7 +43,7 @@ async def replicas(platform: Platform) -> AsyncIterator[str]:
                 name=service.name,
                 argv=[sys.executable, "-m", service.module],
                 stage=0,
-                environment=base_environment(os.environ)
+                environment=inheritable_environment(os.environ)
                 | build_environment(service, state, endpoints),
             )
             children.append(await fork_server.fork(spec, logs / "replicas.log"))

@@ -15,11 +15,11 @@ from deploy.backup.archive import ArchiveReader
 from deploy.backup.archive_key import ArchiveKey
 from deploy.backup.stores import DATABASES
 from deploy.backup.tenant_collections import (
-    EXCLUDED_COLLECTIONS,
+    EXCLUSION_REASON_BY_COLLECTION,
     TENANT_COLLECTIONS,
     find_collection,
 )
-from deploy.checkup.processes import parse_metrics
+from deploy.checkup.processes import parse_metrics_and_version
 from deploy.local.process import PROJECT_ROOT
 from tests.e2e.callers import Application
 from tests.e2e.platform import THINGWAY, Platform, run_command
@@ -77,7 +77,7 @@ async def test_a_backup_is_written_while_the_platform_runs_and_read_with_its_key
     (file,) = (tmp_path / "out").iterdir()
     url = f"http://127.0.0.1:{platform.state.ports['device']}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        shown, _ = parse_metrics(await answer.text())
+        shown, _ = parse_metrics_and_version(await answer.text())
     read = run_command("restore", file, "--dry-run", "--identity-file", key)
     refused = run_command("restore", file, "--dry-run")
     private = ArchiveKey(identities=(str(identity),))
@@ -113,9 +113,11 @@ async def test_every_collection_has_a_row(platform: Platform, application: Appli
         }
 
     assert [
-        one for one in sorted(found) if not find_collection(one) and one not in EXCLUDED_COLLECTIONS
+        one
+        for one in sorted(found)
+        if not find_collection(one) and one not in EXCLUSION_REASON_BY_COLLECTION
     ] == []
-    assert [one for one in EXCLUDED_COLLECTIONS if find_collection(one)] == []
+    assert [one for one in EXCLUSION_REASON_BY_COLLECTION if find_collection(one)] == []
     rows = [
         row.name
         for row in TENANT_COLLECTIONS

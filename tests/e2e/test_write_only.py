@@ -104,7 +104,9 @@ async def _stored(platform: Platform) -> AsyncIterator[str]:
     for log in (platform.directory / "logs").glob("*.log"):
         if _is_secret(log.read_bytes()):
             yield log.name
-    async with Stores.from_launcher(platform.state, platform.addresses).connect_reader() as client:
+    async with Stores.from_launcher(
+        platform.state, platform.addresses
+    ).connect_mongo_reader() as client:
         for database in DATABASES:
             for name in await client[database].list_collection_names():
                 if not name.startswith("system."):

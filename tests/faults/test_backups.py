@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestServer
 from moto.server import ThreadedMotoServer
 
 from deploy.backup.s3 import S3Storage
-from deploy.checkup.processes import parse_metrics
+from deploy.checkup.processes import parse_metrics_and_version
 from deploy.local import programs
 from deploy.local.process import PROJECT_ROOT
 from deploy.platform import ports
@@ -206,7 +206,7 @@ async def test_a_backup_in_s3_is_verified_and_restored(
     assert names(scratch) == []
     url = f"http://127.0.0.1:{source.state.ports['device']}/metrics"
     async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        shown, _ = parse_metrics(await answer.text())
+        shown, _ = parse_metrics_and_version(await answer.text())
     assert shown["thingway_backup_restore_seconds"] > 0
     restored = shown["thingway_backup_restored_timestamp_seconds"]
     assert restored == shown["thingway_backup_finished_timestamp_seconds"]

@@ -19,8 +19,8 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from deploy.local import servers
-from deploy.local.jetstream import adopt_streams, keep_unused_streams_in_memory
-from deploy.local.process import base_environment
+from deploy.local.jetstream import adopt_streams, keep_mqtt_streams_in_memory
+from deploy.local.process import inheritable_environment
 from deploy.local.servers import NatsListeners, ServerPrograms
 from deploy.local.supervisor import Supervisor, run_concurrently, wait_ready
 from deploy.platform import admin, mongo_server, ports, redis_server, services
@@ -84,7 +84,7 @@ async def running(
     mqtt_port = ports.claim_random()
     listeners = NatsListeners(ports.LOOPBACK, nats_port, mqtt_port).build_for_members(state)
     addresses = Addresses("", "", ",".join(listener.url for listener in listeners))
-    context = servers.ServerContext(directory, state, base_environment(os.environ))
+    context = servers.ServerContext(directory, state, inheritable_environment(os.environ))
     wanted = servers.prepare_servers(found, context, listeners, addresses)
     states.save(directory, state)
     logs = directory / "logs"
@@ -209,7 +209,7 @@ async def test_streams_that_no_service_reads_move_into_memory(platform: Running)
         js = client.jetstream()
         await js.add_stream(name="$MQTT_out", subjects=["$MQTT.out.>"])
         for _ in range(2):
-            await keep_unused_streams_in_memory(
+            await keep_mqtt_streams_in_memory(
                 platform.addresses, platform.state.secrets["nats.admin"]
             )
         names = ("$MQTT_out", "$MQTT_qos2in", RETAINED)

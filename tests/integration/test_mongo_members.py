@@ -85,6 +85,6 @@ async def test_the_data_get_the_format_of_the_running_version(members: list[str]
         await mongo_server.set_up_with_key_file(members[:1], key, "secret", [USER])
     url = f"mongodb://admin:secret@{members[0]}/?authSource=admin&directConnection=true"
     async with AsyncMongoClient(url) as client:
-        assert await mongo_server.raise_compatibility(client) is None
+        assert await mongo_server.raise_compatibility_version(client) is None
         await client.admin.command("setFeatureCompatibilityVersion", "5.0")
-        assert await mongo_server.raise_compatibility(client) == "6.0"
+        assert await mongo_server.raise_compatibility_version(client) == "6.0"

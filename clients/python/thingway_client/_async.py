@@ -81,9 +81,9 @@ SendRequest = Callable[[], Awaitable[Response[Any]]]
 DEFAULT_PAGE_SIZE = 1000
 RETRIED_STATUSES = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 """Statuses of temporary rejections, which are retried."""
-MAX_PAUSE_SECONDS = 30.0
+MAX_RETRY_PAUSE_SECONDS = 30.0
 """Maximum seconds between two attempts of a request."""
-RENEWAL_SECONDS = 60.0
+RENEW_BEFORE_EXPIRY_SECONDS = 60.0
 """Seconds before its expiry at which a token is replaced."""
 
 
@@ -387,7 +387,7 @@ class AsyncThingway:
             if response.status_code not in RETRIED_STATUSES or not tries_left:
                 break
             pause = float(response.headers.get("Retry-After", "1"))
-            await asyncio.sleep(min(pause, MAX_PAUSE_SECONDS))
+            await asyncio.sleep(min(pause, MAX_RETRY_PAUSE_SECONDS))
         return _require_success(response)
 
 
@@ -469,7 +469,9 @@ class _TokenAuth(httpx.Auth):
                         raise _build_refused(answer.status_code, answer.json())
                     found = answer.json()["data"]
                     self._token = found["access_token"]
-                    self._until = time.monotonic() + found["expires_in"] - RENEWAL_SECONDS
+                    self._until = (
+                        time.monotonic() + found["expires_in"] - RENEW_BEFORE_EXPIRY_SECONDS
+                    )
                 token = self._token
             request.headers["Authorization"] = f"Bearer {token}"
             response = yield request

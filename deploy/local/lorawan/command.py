@@ -194,7 +194,7 @@ async def register_sensors(api: ManagementApiClient, server: str, sensors: list[
     return sum(await gather_limited(_CONCURRENT_REQUESTS, additions))
 
 
-DEFAULT_APPLICATION = "5eed0000-0000-4000-8000-000000000001"
+DEFAULT_CHIRPSTACK_APPLICATION = "5eed0000-0000-4000-8000-000000000001"
 """Simulated ChirpStack application id, if the integration accepts all applications."""
 _DUPLICATE_SHARE = 0.03
 """Share of uplinks that are published again, received by another gateway."""
@@ -266,7 +266,7 @@ async def simulate(options: Namespace) -> None:
 def create_server_format(kind: str, broker: Broker) -> ServerFormat:
     """Return the message format of a server; raise `CommandError` without a user name."""
     if kind == "chirpstack":
-        return ChirpStack(broker.application or DEFAULT_APPLICATION)
+        return ChirpStack(broker.application or DEFAULT_CHIRPSTACK_APPLICATION)
     if not broker.username:
         raise CommandError("--server tts requires a user name (application@tenant): add --username")
     return TheThingsStack(broker.username)

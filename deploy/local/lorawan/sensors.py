@@ -26,14 +26,14 @@ from services.device.things.codec_model import Codec
 _FALLBACK_PORTS = (85, 2, 1)
 """Ports to try after those of the codec's examples; the first successful port is used."""
 _BYTE_LITERAL = re.compile(r"\b0x([0-9a-fA-F]{1,2})\b|\b(\d{1,3})\b")
-_BATCH_CANDIDATES = 500
+_CANDIDATES_PER_BATCH = 500
 _MAX_PREFIXES = 4096
 _TAIL_LENGTHS = (1, 2, 4, 8, 24)
 """Numbers of bytes after the first ones of a candidate: few for strict decoders, and more than any
 value needs."""
 _MAX_PAYLOAD_BYTES = 51
 """Maximum bytes that fit into an uplink at every data rate of EU868."""
-_SEARCH_SECONDS = 20.0
+_MAX_SEARCH_SECONDS = 20.0
 _UPLINKS_PER_PRODUCT = 48
 """Number of uplinks generated per product."""
 _VARIATIONS_PER_UPLINK = 6
@@ -106,11 +106,11 @@ async def _search_uplinks(
     decoder: UplinkDecoder, ports: Iterable[int], rng: random.Random
 ) -> list[Uplink]:
     """Return the shortest candidate for each set of properties that one decodes to."""
-    numbers, until = _find_byte_literals(decoder.codec), time.monotonic() + _SEARCH_SECONDS
+    numbers, until = _find_byte_literals(decoder.codec), time.monotonic() + _MAX_SEARCH_SECONDS
     for port in dict.fromkeys((*ports, *_FALLBACK_PORTS)):
         shortest_uplinks: dict[frozenset[str], Uplink] = {}
         candidates = (Uplink(port, content) for content in _generate_candidates(numbers, rng))
-        while batch := list(itertools.islice(candidates, _BATCH_CANDIDATES)):
+        while batch := list(itertools.islice(candidates, _CANDIDATES_PER_BATCH)):
             for keys, uplink in zip(await decoder.decode_keys(batch), batch, strict=True):
                 if keys:
                     shortest_uplinks.setdefault(keys, uplink)

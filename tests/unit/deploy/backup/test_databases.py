@@ -3,7 +3,7 @@
 import bson
 import pytest
 
-from deploy.backup.databases import COLLECTIONS_WITH_SECRETS, COMMANDS, remove_secrets
+from deploy.backup.databases import COLLECTIONS_WITH_WRITE_ONLY, COMMANDS, remove_write_only_values
 from deploy.backup.databases import OPENAPI_COMMANDS as OPENAPI_COMMANDS_NAME
 from deploy.backup.databases import OUTBOX as OUTBOX_NAME
 from deploy.backup.stores import DATABASES
@@ -34,14 +34,14 @@ OPENAPI_COMMAND = {"_id": 5, "carried": '{"command":{"properties":{"pin":"s3cret
     ],
 )
 def test_write_only_values_are_left_out(name, document):
-    kept = b"".join(remove_secrets(name, [bson.encode(document)]))
+    kept = b"".join(remove_write_only_values(name, [bson.encode(document)]))
 
     assert b"s3cret" not in kept
 
 
 def test_a_command_keeps_the_names_of_removed_values():
-    (command,) = map(bson.decode, remove_secrets(COMMANDS, [bson.encode(OPEN)]))
-    (outbox,) = map(bson.decode, remove_secrets(OUTBOX_NAME, [bson.encode(OUTBOX)]))
+    (command,) = map(bson.decode, remove_write_only_values(COMMANDS, [bson.encode(OPEN)]))
+    (outbox,) = map(bson.decode, remove_write_only_values(OUTBOX_NAME, [bson.encode(OUTBOX)]))
 
     assert (command["writeOnly"], command["payload"]) == (["pin"], OPEN["payload"])
     assert outbox["entries"][1] == OUTBOX["entries"][1]
@@ -51,8 +51,8 @@ def test_a_command_keeps_the_names_of_removed_values():
 def test_documents_without_secrets_are_not_changed():
     raw = bson.encode({"_id": 6, "payload": {"properties": {"interval": 5}}})
 
-    assert list(remove_secrets(COMMANDS, [raw])) == [raw]
+    assert list(remove_write_only_values(COMMANDS, [raw])) == [raw]
 
 
 def test_collections_with_secrets_exist_in_our_databases():
-    assert {name.partition(".")[0] for name in COLLECTIONS_WITH_SECRETS} <= set(DATABASES)
+    assert {name.partition(".")[0] for name in COLLECTIONS_WITH_WRITE_ONLY} <= set(DATABASES)

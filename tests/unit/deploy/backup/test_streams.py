@@ -12,7 +12,7 @@ from deploy.backup import streams
 from deploy.backup.installation import _read_positions, _write_stream_snapshots
 from deploy.backup.records import ArchiveRecord, StreamEnd, StreamHead, StreamPosition
 from deploy.backup.streams import (
-    COPIED_STREAMS,
+    BACKED_UP_STREAMS,
     FILLER_SUBJECT_BY_STREAM,
     compare_stream,
     snapshot_stream,
@@ -36,7 +36,7 @@ async def test_no_snapshot_of_a_missing_stream_is_requested() -> None:
 
 def test_every_stream_with_reports_is_copied_and_advanced() -> None:
     """They are the last, and `UPLINK` is the first of them: it determines the moment."""
-    assert COPIED_STREAMS[-len(UPLINK_STREAM_NAMES) :] == UPLINK_STREAM_NAMES
+    assert BACKED_UP_STREAMS[-len(UPLINK_STREAM_NAMES) :] == UPLINK_STREAM_NAMES
     assert set(UPLINK_STREAM_NAMES) <= FILLER_SUBJECT_BY_STREAM.keys()
 
 
@@ -58,14 +58,17 @@ async def test_the_moment_precedes_every_snapshot_of_reports(
         yield StreamHead(name, {}, {})
 
     monkeypatch.setattr(streams, "snapshot_stream", snapshot)
-    monkeypatch.setattr(streams, "snapshot_without_secrets", lambda *_: snapshot(_, "MQTT"))
+    monkeypatch.setattr(streams, "snapshot_without_write_only", lambda *_: snapshot(_, "MQTT"))
     monkeypatch.setattr("deploy.backup.installation.now_ms", lambda: len(clock))
     written: list[ArchiveRecord] = []
     heads, at = await _write_stream_snapshots(
         BUS, AsyncMock(side_effect=written.append), AsyncMock()
     )
     assert clock[at:] == [*UPLINK_STREAM_NAMES]
-    assert (len(heads), written.count(StreamEnd())) == (len(COPIED_STREAMS), len(COPIED_STREAMS))
+    assert (len(heads), written.count(StreamEnd())) == (
+        len(BACKED_UP_STREAMS),
+        len(BACKED_UP_STREAMS),
+    )
 
 
 async def test_a_stream_that_is_created_during_a_backup_ends_it(

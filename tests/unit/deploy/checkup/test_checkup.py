@@ -19,8 +19,13 @@ from deploy.checkup import (
     service_addresses,
     stores,
 )
-from deploy.checkup.findings import CHECK_SECONDS, Finding, RunbookSection, build_error_finding
-from deploy.checkup.processes import DAY_SECONDS, ProcessState, parse_metrics
+from deploy.checkup.findings import (
+    MAX_CHECKUP_SECONDS,
+    Finding,
+    RunbookSection,
+    build_error_finding,
+)
+from deploy.checkup.processes import DAY_SECONDS, ProcessState, parse_metrics_and_version
 from deploy.platform.certificates import CertificateAuthority, create_authority_pem
 from libs.common.store_metrics import (
     StreamContent,
@@ -135,7 +140,7 @@ def test_versions_that_differ_are_a_warning() -> None:
 def test_the_metrics_of_a_process_are_read() -> None:
     """The largest value of each series and the version are returned."""
     text = 'thingway_build_info{service="auth",version="1.0"} 1\nwaits{of="a"} 2\nwaits{of="b"} 3\n'
-    metrics, version = parse_metrics(text)
+    metrics, version = parse_metrics_and_version(text)
     assert (metrics["waits"], version) == (3.0, "1.0")
 
 
@@ -256,5 +261,7 @@ def test_all_checks_end_at_one_deadline() -> None:
         found = runner.run(run_checks([settings], {"b": f"http://{at}"}))
     bad = bad_findings(found)
     assert set(bad) == {"mongo a", "redis", "nats", "nats servers", "service b"}
-    assert {finding.text for finding in bad.values()} == {f"no answer within {CHECK_SECONDS:g} s"}
-    assert selector.now < CHECK_SECONDS + 0.1
+    assert {finding.text for finding in bad.values()} == {
+        f"no answer within {MAX_CHECKUP_SECONDS:g} s"
+    }
+    assert selector.now < MAX_CHECKUP_SECONDS + 0.1

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from deploy.docker.entry import read_variables
-from deploy.docker.jobs import PLAIN_ADDRESSES, change_volume_owner, database_users, run_job
+from deploy.docker.jobs import PLAIN_ADDRESSES, change_volume_owner, read_database_users, run_job
 from deploy.platform import console
 from deploy.platform import state as states
-from deploy.platform.certificates import DEVICE_AUTHORITY
+from deploy.platform.certificates import DEVICE_AUTHORITY_SECRET
 from deploy.platform.errors import CommandError
 from deploy.platform.shares import build_bootstrap_state, create_secret_files
 from deploy.platform.state import FirstUser, State
@@ -55,7 +55,7 @@ def test_a_second_start_keeps_the_bootstrap_state(tmp_path: Path) -> None:
         "nats.admin",
         console.CLIENT_ID,
         console.CLIENT_SECRET,
-        DEVICE_AUTHORITY,
+        DEVICE_AUTHORITY_SECRET,
     }
 
 
@@ -72,7 +72,7 @@ def test_an_exporter_has_an_own_user_in_each_store() -> None:
         if line.startswith("user exporter")
     ]
     assert "~" not in line
-    users = database_users(read_variables(shares["mongo-setup", "env"]))
+    users = read_database_users(read_variables(shares["mongo-setup", "env"]))
     [user] = [user for user in users if user.name == "exporter"]
     assert (user.password, user.role) == (shares["mongo", "exporter"], "clusterMonitor")
     assert not [

@@ -35,7 +35,7 @@ async def test_a_restore_waits_until_new_stores_accept_its_logins(
         if (error := answers.pop(0)) is not None:
             raise error
 
-    monkeypatch.setattr(backups, "check_logins", check)
+    monkeypatch.setattr(backups, "check_restore_logins", check)
     await backups.wait_for_stores(NEW)
     assert answers == []
     assert capsys.readouterr().err == "waiting for the stores: no user auth\n"
@@ -47,7 +47,7 @@ async def test_the_wait_for_stores_ends(monkeypatch: pytest.MonkeyPatch) -> None
     async def check(_: Stores) -> None:
         raise CommandError("no user auth")
 
-    monkeypatch.setattr(backups, "check_logins", check)
+    monkeypatch.setattr(backups, "check_restore_logins", check)
     monkeypatch.setattr(backups, "_STORES_READY_SECONDS", 0.01)
     with pytest.raises(CommandError, match="not ready in time: no user auth"):
         await backups.wait_for_stores(NEW)
@@ -58,10 +58,10 @@ async def test_a_backup_for_a_public_key_is_verified_by_its_digest(tmp_path: Pat
     key = ArchiveKey(recipients=(str(pyrage.x25519.Identity.generate().to_public()),))
     storage, digest = FolderStorage(tmp_path), hashlib.sha256(b"content").digest()
     (tmp_path / NAME).write_bytes(b"content")
-    await backups._verify_stored(storage, NAME, key, digest)
+    await backups._verify_or_delete(storage, NAME, key, digest)
     (tmp_path / NAME).write_bytes(b"changed")
     with pytest.raises(ArchiveBroken, match="differs from the written one"):
-        await backups._verify_stored(storage, NAME, key, digest)
+        await backups._verify_or_delete(storage, NAME, key, digest)
     assert storage.list_backups() == []
 
 

@@ -12,7 +12,7 @@ from deploy.platform.state import Addresses
 
 async def count_restarts(checks: list[tuple[bool, int]], monkeypatch: pytest.MonkeyPatch) -> int:
     """Return the number of restarts for a series of checks (stuck, free bytes)."""
-    monkeypatch.setattr(jetstream, "CHECK_SECONDS", 0)
+    monkeypatch.setattr(jetstream, "HEALTH_CHECK_INTERVAL_SECONDS", 0)
     upcoming, done = iter(checks), asyncio.Event()
     count, free = 0, 0
 
@@ -37,23 +37,23 @@ async def count_restarts(checks: list[tuple[bool, int]], monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("checks", "expected"),
     [
-        ([(False, jetstream.RESTART_FREE_BYTES)], 0),
-        ([(True, jetstream.RESTART_FREE_BYTES - 1)], 0),
-        ([(True, jetstream.RESTART_FREE_BYTES)], 1),
+        ([(False, jetstream.MIN_FREE_BYTES_FOR_RESTART)], 0),
+        ([(True, jetstream.MIN_FREE_BYTES_FOR_RESTART - 1)], 0),
+        ([(True, jetstream.MIN_FREE_BYTES_FOR_RESTART)], 1),
         (
             [
                 (True, 0),
                 (True, 0),
-                (True, jetstream.RESTART_FREE_BYTES),
-                (False, jetstream.RESTART_FREE_BYTES),
+                (True, jetstream.MIN_FREE_BYTES_FOR_RESTART),
+                (False, jetstream.MIN_FREE_BYTES_FOR_RESTART),
             ],
             1,
         ),
         (
             [
-                (True, jetstream.RESTART_FREE_BYTES),
-                (False, jetstream.RESTART_FREE_BYTES),
-                (True, jetstream.RESTART_FREE_BYTES),
+                (True, jetstream.MIN_FREE_BYTES_FOR_RESTART),
+                (False, jetstream.MIN_FREE_BYTES_FOR_RESTART),
+                (True, jetstream.MIN_FREE_BYTES_FOR_RESTART),
             ],
             2,
         ),

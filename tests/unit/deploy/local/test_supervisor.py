@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.fork_server import ForkServer
-from deploy.local.process import ProcessSpec, base_environment
+from deploy.local.process import ProcessSpec, inheritable_environment
 from deploy.local.supervisor import (
     FIRST_PAUSE_SECONDS,
     MAX_PAUSE_SECONDS,
@@ -35,7 +35,7 @@ def spec(name: str, code: str, *, stage: int = 0, grace: float = 5.0) -> Process
         name=name,
         argv=[sys.executable, "-c", code],
         stage=stage,
-        environment=base_environment(os.environ),
+        environment=inheritable_environment(os.environ),
         grace=grace,
     )
 
@@ -132,7 +132,7 @@ async def test_a_failed_start_is_repeated(watch: Watch) -> None:
 async def test_a_child_starts_without_a_fork_server_that_fails(tmp_path: Path) -> None:
     """A broken fork server costs memory, not the platform."""
     lines: list[str] = []
-    server = ForkServer(["no_such_module"], base_environment(os.environ), tmp_path)
+    server = ForkServer(["no_such_module"], inheritable_environment(os.environ), tmp_path)
     supervisor = Supervisor(tmp_path, print_line=lines.append, fork_server=server)
     try:
         supervisor.start(replace(spec("sleeper", SLEEPER), forked=True))
@@ -230,7 +230,7 @@ def test_a_long_uptime_resets_the_pause() -> None:
 
 def test_children_get_a_filtered_environment() -> None:
     """Children do not see secrets in the user's shell."""
-    passed = base_environment({"PATH": "/bin", "AWS_SECRET": "x", "OTEL_SDK_DISABLED": "1"})
+    passed = inheritable_environment({"PATH": "/bin", "AWS_SECRET": "x", "OTEL_SDK_DISABLED": "1"})
     assert passed == {"PATH": "/bin", "OTEL_SDK_DISABLED": "1"}
 
 

@@ -26,7 +26,7 @@ def test_a_server_certificate_is_kept_while_it_is_valid(monkeypatch):
     assert not is_fresh_for(
         certificate, NAMES, CertificateAuthority(create_authority_pem("servers"))
     )
-    monkeypatch.setattr(certificates, "MIN_DAYS_LEFT", certificates.SERVER_DAYS)
+    monkeypatch.setattr(certificates, "MIN_DAYS_LEFT", certificates.SERVER_CERTIFICATE_DAYS)
     assert not is_fresh_for(certificate, NAMES, AUTHORITY)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deploy.platform.mongo_server import raise_compatibility
+from deploy.platform.mongo_server import raise_compatibility_version
 
 
 class Server:
@@ -38,5 +38,5 @@ async def test_the_data_get_the_format_of_the_running_version(
 ) -> None:
     """From 7.0 on the command requires a confirmation, which 6.0 rejects."""
     server: Any = Server(version, before)
-    assert await raise_compatibility(server) == raised
+    assert await raise_compatibility_version(server) == raised
     assert (server.compatibility, server.options) == (raised or before, options)

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from deploy.local.process import base_environment
+from deploy.local.process import inheritable_environment
 from deploy.platform import keys, services
 from deploy.platform.redis_server import render_acl
 from deploy.platform.services import SERVICES, Endpoints
@@ -123,5 +123,5 @@ def test_every_setting_comes_from_launcher_or_operator(
 ) -> None:
     """Settings that the launcher does not compute are inherited from the shell."""
     variables = {f"{VARIABLE_PREFIX}{field.name.upper()}" for field in fields(SETTINGS[name])}
-    passed_on = base_environment(dict.fromkeys(variables, "1"))
+    passed_on = inheritable_environment(dict.fromkeys(variables, "1"))
     assert variables - environments[name].keys() - NOT_NEEDED == passed_on.keys()
