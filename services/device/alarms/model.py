@@ -68,7 +68,7 @@ class EventCondition(msgspec.Struct, tag_field="type", tag="EVENT", omit_default
     ended_by: PropertyPath | None = None
 
 
-Condition = ValueCondition | SilenceCondition | EventCondition
+RuleCondition = ValueCondition | SilenceCondition | EventCondition
 
 
 class Rule(msgspec.Struct, rename="camel", kw_only=True):
@@ -80,7 +80,7 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
     severity: Severity
     device: int | None = None
     product: str | None = None
-    condition: Condition
+    condition: RuleCondition
     enabled: bool = True
     generation: int = 1
     """Incremented when the condition changes; alarms of older generations end."""

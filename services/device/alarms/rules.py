@@ -18,9 +18,9 @@ from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Database, Document, build_text_condition, find_page
 from services.device.alarms.model import (
     ALARMS_TOPIC,
-    Condition,
     EventCondition,
     Rule,
+    RuleCondition,
     ValueCondition,
     from_document,
     rule_not_found,
@@ -290,7 +290,7 @@ def _evaluated_fields(rule: Rule) -> tuple[Any, ...]:
     return rule.device, rule.product, rule.condition, rule.enabled
 
 
-def _validate_condition(condition: Condition) -> Condition:
+def _validate_condition(condition: RuleCondition) -> RuleCondition:
     """Return a valid condition; raise `InvalidInput`."""
     if isinstance(condition, EventCondition) and condition.event == condition.ended_by:
         raise InvalidInput("must be another event", field="condition.ended_by")

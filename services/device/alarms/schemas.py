@@ -9,7 +9,7 @@ from libs.common.http import console
 from libs.common.http.console import Ids, PageRequest, name_constraint
 from libs.common.http.ids import Id
 from libs.common.tsl.limits import MAX_TIME_MS
-from services.device.alarms.model import Condition
+from services.device.alarms.model import RuleCondition
 
 MAX_ALARMS_PER_REQUEST = 1000
 """Maximum alarms of a page or a claim."""
@@ -116,7 +116,7 @@ class PutRule(msgspec.Struct, kw_only=True):
 
     name: Name
     severity: Severity
-    condition: Condition
+    condition: RuleCondition
     device_id: Id | None = None
     product: ProductModel | None = None
     enabled: bool = True
@@ -147,7 +147,7 @@ class AlarmRuleResponse(console.ResponseModel, kw_only=True):
     id: str
     name: str
     severity: Severity
-    condition: Condition
+    condition: RuleCondition
     device_id: str | None = None
     product: str | None = None
     enabled: bool

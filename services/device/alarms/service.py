@@ -18,7 +18,7 @@ from libs.common.identity.grants import GrantReader, Grants
 from libs.common.spreadsheet import encode_csv, escape_cell
 from libs.common.store.mongo import Document, build_text_condition
 from libs.common.tsl import Tsl
-from services.device.alarms.model import Alarm, Condition, ValueCondition, state_key
+from services.device.alarms.model import Alarm, RuleCondition, ValueCondition, state_key
 from services.device.alarms.rules import RuleStore
 from services.device.alarms.schemas import (
     MAX_ALARMS_PER_REQUEST,
@@ -250,6 +250,6 @@ class AlarmValueEraser:
         return await self.alarms.erase_values(device_id, kept_states)
 
 
-def _compares_write_only(condition: Condition, tsl: Tsl) -> bool:
+def _compares_write_only(condition: RuleCondition, tsl: Tsl) -> bool:
     """Return whether a condition compares a write-only value."""
     return isinstance(condition, ValueCondition) and not tsl.readable({condition.property: 0})

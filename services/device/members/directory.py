@@ -34,7 +34,7 @@ from services.device.things.specifications import (
 from services.device.things.thing_store import parse_names
 from services.device.things.visibility import Condition, identifier_condition
 
-CACHE_SIZE = 100_000
+MAX_CACHED_MEMBERS = 100_000
 """Cached members of all member sets together; one takes half a KiB."""
 
 _NO_MEMBERS = MemberSet(())
@@ -55,18 +55,18 @@ class MemberSetDirectory:
         self,
         tenant: str,
         keys: Iterable[MemberSetKey],
-        known_tsls: Mapping[TslKey, Tsl] | None = None,
+        current_tsls: Mapping[TslKey, Tsl] | None = None,
     ) -> dict[MemberSetKey, MemberSet]:
         """Return the member set of each key; that of a deleted product is empty.
 
-        If given, `known_tsls` contain the current TSL of every product version in `keys`.
+        If given, `current_tsls` contain the current TSL of every product version in `keys`.
         """
         missing_keys = set(keys)
         shapes = await self._find_by_shapes({key.shape for key in missing_keys if key.shape})
         versions = {
             (tenant, key.model, key.version) for key in missing_keys if key.model != GENERIC_MODEL
         }
-        tsls = known_tsls or await self._tsls.find_all_or_generic(versions)
+        tsls = current_tsls or await self._tsls.find_all_or_generic(versions)
         declared = {
             version: await self._find_by_tsl(version, tsls[version]) for version in versions
         }
@@ -111,7 +111,7 @@ class MemberSetDirectory:
             self._size += len(members.members)
         self._known[key] = members
         self._known.move_to_end(key)
-        while self._size > CACHE_SIZE and len(self._known) > 1:
+        while self._size > MAX_CACHED_MEMBERS and len(self._known) > 1:
             _, oldest = self._known.popitem(last=False)
             self._size -= len(oldest.members)
 

@@ -98,7 +98,7 @@ def select_important_members(members: MemberSet) -> tuple[Member, ...]:
     )
 
 
-Document = dict[str, Any]
+ThingDocument = dict[str, Any]
 """A document of `things`: see `thing_from_document`."""
 
 
@@ -249,7 +249,7 @@ def thing_from_device(
     )
 
 
-def thing_from_document(document: Document, loaded: Thing | None = None) -> EntityThing:
+def thing_from_document(document: ThingDocument, loaded: Thing | None = None) -> EntityThing:
     """Return the thing of an integration, or a custom entity, of a document of `things`.
 
     `{_id, tenant, integration, identifier ("" for an integration), createdAt, updatedAt, members:
@@ -272,7 +272,7 @@ def thing_from_document(document: Document, loaded: Thing | None = None) -> Enti
     )
 
 
-def stored_tsl_fields(document: TslDocument) -> Document:
+def stored_tsl_fields(document: TslDocument) -> dict[str, Any]:
     """Return the fields `tsl` (JSON) and `hash` for a document of `things`."""
     content = msgspec.json.encode(document)
     return {"tsl": content, "hash": hashlib.sha256(content).hexdigest()}

@@ -25,7 +25,7 @@ from services.device.things.thing_store import ThingStore
 
 log = logging.getLogger(__name__)
 
-CACHE_SIZE = 10_000
+MAX_CACHED_TENANTS = 10_000
 """Cached tenants."""
 
 
@@ -55,7 +55,7 @@ class IntegrationThings:
             return
         applied = self._applied.setdefault(tenant, {})
         self._applied.move_to_end(tenant)
-        if len(self._applied) > CACHE_SIZE:
+        if len(self._applied) > MAX_CACHED_TENANTS:
             self._applied.popitem(last=False)
         manifests = [entry.manifest for entry in known_integrations.values() if entry.alive]
         new = [

@@ -138,7 +138,7 @@ def shape_members(shape: Shape) -> MemberSet:
 
 log = logging.getLogger(__name__)
 
-CACHE_SIZE = 100_000
+MAX_CACHED_DEVICES = 100_000
 """Devices whose shapes a process caches; shared shapes are cached once."""
 MAX_CACHED_PATHS = 1_000_000
 """Maximum paths of all cached shapes; each takes about 100 bytes."""
@@ -317,7 +317,7 @@ class ShapeUpdater:
             }
             await self._store.add(added)
             changes = [(device, before[device], name) for device, name in names.items()]
-            if await self._devices.reported_state.replace_shapes(changes) == len(changes):
+            if await self._devices.reported_state.replace_shape_ids(changes) == len(changes):
                 self._cache({name: larger[device] for device, name in names.items()})
                 self._shape_ids.update(names)
                 return
@@ -333,7 +333,7 @@ class ShapeUpdater:
         self._known.update(shapes.items())
 
     def _trim_cache(self) -> None:
-        while len(self._shape_ids) > CACHE_SIZE:
+        while len(self._shape_ids) > MAX_CACHED_DEVICES:
             self._shape_ids.popitem(last=False)
         if len(self._known) > 2 * len(self._shape_ids) + 1000 or self._paths > MAX_CACHED_PATHS:
             used = {None, *self._shape_ids.values()}

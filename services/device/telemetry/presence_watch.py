@@ -95,7 +95,7 @@ MAX_WAITING_EVENTS = 20_000
 """Events that wait to be written; further events are dropped, and a scan finds the changes."""
 CONCURRENT_CHECKS = 32
 """Maximum connections that are checked concurrently."""
-SUBSCRIBE_DELAY = timedelta(milliseconds=400)
+RECONNECT_DELIVERY_DELAY = timedelta(milliseconds=400)
 """Delay of commands after a device connects, in which it subscribes to them."""
 
 
@@ -286,4 +286,6 @@ class PresenceWatch:
                 new = [user for user in opened[part] if user.connection not in self._ended]
                 ids = await self._store.apply_and_list_opened(new, over[part])
             if ids:
-                await self._reconnects.resume_deliveries(ids, datetime.now(UTC) + SUBSCRIBE_DELAY)
+                await self._reconnects.resume_deliveries(
+                    ids, datetime.now(UTC) + RECONNECT_DELIVERY_DELAY
+                )

@@ -199,7 +199,7 @@ class ReportedStateStore:
         cursor = self._devices.find({"_id": {"$in": list(ids)}}, {"shape": 1})
         return {device["_id"]: device.get("shape") async for device in cursor}
 
-    async def replace_shapes(self, shapes: Iterable[tuple[int, str | None, str]]) -> int:
+    async def replace_shape_ids(self, shapes: Iterable[tuple[int, str | None, str]]) -> int:
         """Replace shape ids (device, before, after); return how many devices still had `before`."""
         operations = [
             UpdateOne({"_id": device_id, "shape": before}, {"$set": {"shape": after}})

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from services.device.alarms.model import (
-    Condition,
     EventCondition,
+    RuleCondition,
     SilenceCondition,
     ValueCondition,
 )
@@ -40,7 +40,7 @@ Step = list[Reading] | Clear
 class Sequence:
     """The condition of a rule, and the readings and clearings of its device."""
 
-    condition: Condition
+    condition: RuleCondition
     in_order: bool
     steps: list[Step] = field(default_factory=list)
     restarts: set[int] = field(default_factory=set)
@@ -60,7 +60,7 @@ class Expected:
 
 
 _NUMBERS = (20, 25, 28, 29, 29, 31, 35, "hot")
-_CONDITIONS: list[tuple[Condition, tuple[Any, ...]]] = [
+_CONDITIONS: list[tuple[RuleCondition, tuple[Any, ...]]] = [
     (ValueCondition("t", "GT", 30), _NUMBERS),
     (ValueCondition("t", "GT", 30, hysteresis=2), _NUMBERS),
     (ValueCondition("t", "GT", 30, seconds=60), _NUMBERS),
@@ -122,7 +122,7 @@ def _arrived(chance: random.Random, found: list[tuple[int, int, Any]]) -> list[R
 
 
 def expected(
-    condition: Condition, readings: list[Reading], clears: list[int], now: int
+    condition: RuleCondition, readings: list[Reading], clears: list[int], now: int
 ) -> Expected:
     """Compute the state from all `readings` that have arrived at `now` (ms).
 

@@ -20,9 +20,9 @@ from services.device.alarms.decision import (
     find_fold_start,
 )
 from services.device.alarms.model import (
-    Condition,
     EventCondition,
     Rule,
+    RuleCondition,
     SilenceCondition,
     State,
     ValueCondition,
@@ -31,7 +31,7 @@ from services.device.alarms.model import (
 HOT = ValueCondition(property="t", comparison="GT", threshold=30, hysteresis=2)
 
 
-def rule(condition: Condition) -> Rule:
+def rule(condition: RuleCondition) -> Rule:
     return Rule(
         id=1, tenant="t", name="r", severity="MAJOR", product="p", condition=condition,
         created_at=0, updated_at=0, changed=0,

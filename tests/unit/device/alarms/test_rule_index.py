@@ -4,14 +4,14 @@ from typing import Any
 
 import msgspec
 
-from services.device.alarms.model import Condition, EventCondition, Rule, State, ValueCondition
+from services.device.alarms.model import EventCondition, Rule, RuleCondition, State, ValueCondition
 from services.device.alarms.rule_index import PossibleChange, RuleIndex, compile_rule
 
 HOT = ValueCondition(property="t", comparison="GT", threshold=30, hysteresis=2)
 ABOUT = ("t", 5, "p")
 
 
-def rule(number: int = 1, condition: Condition = HOT, **more: Any) -> Rule:
+def rule(number: int = 1, condition: RuleCondition = HOT, **more: Any) -> Rule:
     fields = {"product": "p", **more}
     return Rule(
         id=number, tenant="t", name="r", severity="MAJOR", condition=condition,
