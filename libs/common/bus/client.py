@@ -58,10 +58,14 @@ class SecureClient(Client):
 
         nats-py cancels its attempt to reconnect, and then waits for the end of the lost connection.
         If the attempt was waiting for that end, too, the future of both is cancelled.
+        nats-py also sends pending messages first. If the connection is lost, they are, too.
         """
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
         try:
+            await super().close()
+        except OSError:  # nats-py has discarded the pending messages
+            self._status = Client.DISCONNECTED
             await super().close()
         except asyncio.CancelledError:
             if task is None or task.cancelling() > before:

@@ -203,6 +203,23 @@ async def test_a_connection_that_was_just_lost_closes(turns: int):
         assert bus.client.is_closed
 
 
+async def test_a_lost_connection_closes_with_messages_that_were_not_sent():
+    """Nothing sends them any more; the subscriptions end as they do otherwise."""
+    doorman = Doorman(b"PONG\r\n", b"PONG\r\n")
+    async with await asyncio.start_server(doorman, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        bus = await Bus.connect(f"nats://127.0.0.1:{port}", user="integration.x", name="x")
+        subscription = await bus.client.subscribe("x")
+        doorman.end.set()
+        while not bus.client.is_reconnecting:
+            await asyncio.sleep(0)
+        await bus.publish_core("x", b"x")
+        await bus.close()
+        assert bus.client.is_closed
+        with pytest.raises(NatsError):
+            await subscription.next_msg(1)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 async def test_a_message_above_the_limit_is_rejected_before_it_is_sent(bus: Bus, count: int):
     """Headers count, too. The server would close the connection."""
