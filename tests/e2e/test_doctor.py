@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from pymongo import MongoClient
 
-from deploy.checkup import run_checks
+from deploy.checkup import run_checks, stores
 from deploy.checkup.findings import Finding
 from deploy.platform.services import SERVICES, Endpoints, build_environment
 from services.workflow.migrations import MIGRATIONS
@@ -33,11 +33,14 @@ def settings_of(platform: Platform, name: str) -> dict[str, str]:
 
 
 def run_doctor(platform: Platform, service: str = "") -> dict[str, Json]:
-    """Return doctor's findings by subject, optionally in the environment of a service."""
+    """Return doctor's findings by subject, optionally in the environment of a service.
+
+    How full the disk of the machine is does not matter.
+    """
     own = settings_of(platform, service) if service else {}
     where = () if service else ("--data", platform.directory)
     doors = ("--port", platform.port, "--mqtt-port", platform.mqtt_port)
-    with patch.dict(os.environ, own):
+    with patch.dict(os.environ, own), patch.object(stores, "NEARLY_FULL_SHARE", 1):
         done = run_command("doctor", *where, *doors, "--nats-port", platform.nats_port, "--json")
     done.check_returncode()
     return {one["subject"]: one for one in json.loads(done.stdout)}
