@@ -26,7 +26,7 @@ from services.workflow.sandbox.runner import (
 MAX_CODE_CHARACTERS = 64_000
 MAX_ARGUMENTS = 100
 CONTEXT_VARIABLES = ("body", "properties")
-"""Variables of all code: the input, and the outputs so far by node."""
+"""Variables of all code: the input of the node, and the outputs so far by node."""
 _match_variable_name = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}").fullmatch
 
 
@@ -48,8 +48,8 @@ class CodeParameters(Parameters):
         parameter_meta(
             "Code",
             "JavaScript: the body of a function that returns its output. Python: def main(), or "
-            "statements, the last of which is the output. `body` and `properties` are available in "
-            "addition to the inputs.",
+            "statements, the last of which is the output. Variables are the inputs, `body` (the "
+            "input of the node) and `properties` (outputs by node id).",
             ui="codeEditor",
         ),
     ]
