@@ -69,7 +69,8 @@ async def call_flows(
     """Start all flows with this address and return when their runs are recorded.
 
     It needs HTTP Basic with the access key of the path and its secret. The response is the same if
-    no flow matches. The body is JSON, text, or a form of texts and files.
+    no flow matches, but 400 if no enabled flow of the tenant has an address with a login. The body
+    is JSON, text, or a multipart form of texts and files.
     """
     path = request.scope["raw_path"].decode("latin-1").removeprefix("/workflow-http-in/")
     access_key, _, rest = path.partition("/")
