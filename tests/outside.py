@@ -16,13 +16,13 @@ class Unlimited(RelayQuota):
     def __init__(self) -> None:
         pass
 
-    def count_if_dropped(self, subject: bytes) -> bool:
+    def count_drop_if_blocked(self, subject: bytes) -> bool:
         return False
 
     def get_tenant(self, sender: MessageSender) -> str:
         return "default"
 
-    def count_message(self, pattern: str, sender: MessageSender, size: int) -> None:
+    def count_or_reject_message(self, pattern: str, sender: MessageSender, size: int) -> None:
         pass
 
 

@@ -21,10 +21,10 @@ from libs.common.store_metrics import measure_redis
 from libs.common.telemetry import Telemetry
 from services.auth import live, menus
 from services.auth.applications import console as applications
-from services.auth.applications.event_consumers import EventConsumers
-from services.auth.applications.event_partitions import EventDistributor
+from services.auth.applications.event_consumers import AbandonedConsumerSweep
+from services.auth.applications.event_partitions import EventStreamUpdater
 from services.auth.applications.service import ApplicationService, offer_applications
-from services.auth.audit import AuditHandlers, search_audit
+from services.auth.audit import AuditHandlerDependencies, search_audit
 from services.auth.core import Core
 from services.auth.grants import console as grants
 from services.auth.integration_logins import IntegrationLoginService, offer_integration_logins
@@ -61,25 +61,27 @@ def build_app(
     callout = construct_callout(core)
     people = UserService(changes, accounts, core.hashes)
     account = AccountService(changes, accounts, core.hashes, people, core.throttle)
-    user_handlers = users.UserHandlers(
+    user_handlers = users.UserHandlerDependencies(
         accounts=account,
         directory=UserDirectory(accounts, DeviceClient(core.rpc)),
         people=people,
         sessions=OwnSessions(changes, core.user_tokens),
     )
-    role_handlers = roles.RoleHandlers(RoleService(changes, accounts))
-    menu_handlers = menus.MenuHandlers(menus.MenuService(changes, accounts.menus, accounts.roles))
+    role_handlers = roles.RoleHandlerDependencies(RoleService(changes, accounts))
+    menu_handlers = menus.MenuHandlerDependencies(
+        menus.MenuService(changes, accounts.menus, accounts.roles)
+    )
     granting = construct_grants(core, roles=role_handlers.roles)
-    application_handlers = applications.ApplicationHandlers(
+    application_handlers = applications.ApplicationHandlerDependencies(
         ApplicationService(core.applications, changes, accounts.tenants, core.rpc)
     )
-    live_handlers = live.LiveHandlers(
+    live_handlers = live.LiveHandlerDependencies(
         live.LivePasswordService(core.user_tokens), live.build_broker_info(settings.public_mqtt_url)
     )
     limits = TenantLimitsService(
         changes, accounts.tenants, settings.default_limits, UsageCollector(bus)
     )
-    tenant_handlers = tenants.TenantHandlers(
+    tenant_handlers = tenants.TenantHandlerDependencies(
         limits, TenantSettingsService(changes, accounts.tenants)
     )
     tenant_service = TenantService(changes, accounts)
@@ -91,12 +93,12 @@ def build_app(
     live.offer_live(rpc, live_handlers.live_passwords)
     jobs: dict[str, Job] = {
         "outbox": core.outbox.sweep,
-        "consumers": EventConsumers(bus, core.applications).run,
+        "consumers": AbandonedConsumerSweep(bus, core.applications).run,
         "revocations": partial(core.revoker.reapply_forever, core.revocations),
         "grants": granting.sweep.run,
-        "access": partial(accounts.tenants.copy_versions_forever, core.versions),
+        "access": partial(accounts.tenants.copy_recent_versions_forever, core.versions),
         "events": EventShareEnforcer(bus, accounts.tenants).run,
-        "partitions": EventDistributor(bus, core.applications, settings.events_partitions).run,
+        "partitions": EventStreamUpdater(bus, core.applications, settings.events_partitions).run,
     }
 
     @asynccontextmanager
@@ -132,7 +134,7 @@ def build_app(
                     ([menus.ROUTER], menu_handlers),
                     ([grants.ROUTER], granting.handlers),
                     ([applications.ROUTER], application_handlers),
-                    ([search_audit], AuditHandlers(core.audit)),
+                    ([search_audit], AuditHandlerDependencies(core.audit)),
                     ([live.ROUTER], live_handlers),
                     (tenants.ROUTES, tenant_handlers),
                 )

@@ -29,7 +29,7 @@ Timestamp = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999)]
 """Unix time in ms, up to the end of the year 9999."""
 
 
-class AuditSubject(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class AuditTarget(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The changed object of an audit entry, such as a `user`, `role` or `session`."""
 
     type: str
@@ -42,7 +42,7 @@ class AuditEntry(msgspec.Struct, frozen=True):
 
     action: str
     """`created`, `updated`, `deleted`, `password_changed`, …"""
-    subject: AuditSubject
+    target: AuditTarget
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
 
@@ -192,7 +192,7 @@ def _build_entry(document: dict[str, Any]) -> AuditEntryResponse:
 
 
 @dataclass(frozen=True)
-class AuditHandlers:
+class AuditHandlerDependencies:
     """Dependencies of the search of the audit log."""
 
     audit: AuditStore

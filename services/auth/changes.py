@@ -21,7 +21,7 @@ from libs.common.identity import Caller, Principal, PrincipalKind
 from libs.common.identity.access import AccessVersions
 from libs.common.store.mongo import Document, Mongo, Session
 from services.auth.accounts.tenants import TenantStore
-from services.auth.audit import AuditEntry, AuditStore, AuditSubject
+from services.auth.audit import AuditEntry, AuditStore, AuditTarget
 from services.auth.revocations import Revocation, RevocationApplier, RevocationStore
 
 R = TypeVar("R")
@@ -54,12 +54,12 @@ class ChangeTransaction:
     def record(
         self,
         action: str,
-        subject: AuditSubject,
+        target: AuditTarget,
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
         """Add an entry to the audit log, which is also published as an event."""
-        self.entries.append(AuditEntry(action, subject, before, after))
+        self.entries.append(AuditEntry(action, target, before, after))
 
     def revoke_tokens(
         self, kind: PrincipalKind, subject: str, generation: int, user: str = ""
@@ -77,12 +77,12 @@ class ChangeTransaction:
     def record_access_change(
         self,
         action: str,
-        subject: AuditSubject,
+        target: AuditTarget,
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
         """Add an audit entry for a change that may affect users' permissions."""
-        self.record(action, subject, before, after)
+        self.record(action, target, before, after)
         self.mark_access_changed()
 
     def mark_access_changed(self) -> None:
@@ -135,13 +135,13 @@ class ChangeRunner:
         self,
         caller: Caller,
         action: str,
-        subject: AuditSubject,
+        target: AuditTarget,
         after: dict[str, Any] | None = None,
     ) -> None:
         """Add one entry to the audit log."""
 
         async def record_entry(change: ChangeTransaction) -> None:
-            change.record(action, subject, after=after)
+            change.record(action, target, after=after)
 
         await self.run(caller, record_entry)
 
@@ -166,7 +166,7 @@ def _build_event(caller: Caller, entry: AuditEntry) -> AccountChanged:
         tenant=principal.tenant,
         actor=Actor(principal.kind.value, principal.subject, principal.name),
         action=entry.action,
-        object=ChangedObject(entry.subject.type, entry.subject.id, entry.subject.name),
+        object=ChangedObject(entry.target.type, entry.target.id, entry.target.name),
         address=caller.address,
         request_id=caller.request_id,
         before=entry.before,

@@ -29,9 +29,9 @@ from libs.common.contracts.mqtt import CloseMqttClients, mqtt_client_user
 from libs.common.errors import ThingwayError
 from libs.common.store.redis import Redis
 
-MAX_STORED_ADMISSIONS = 256
+MAX_STORED_ADMISSIONS_PER_USER = 256
 """Maximum stored admissions of a user."""
-ADMISSIONS_SECONDS = 3600
+ADMISSION_RETENTION_SECONDS = 3600
 """Seconds that admissions are stored after the latest one."""
 
 
@@ -76,13 +76,13 @@ def admissions_key(user: str) -> str:
     return f"tw:admitted:{user.upper()}"
 
 
-DEVICE_TIMEOUT_SECONDS = 2.0
+DEVICE_SERVICE_TIMEOUT_SECONDS = 2.0
 """Timeout of requests to `device`, in seconds."""
 
 
 log = logging.getLogger(__name__)
 
-REPORT_DELAY_MS = 5_000
+MAX_REPORT_DELAY_MS = 5_000
 """Milliseconds within which `device` learns of an admitted connection."""
 
 
@@ -117,7 +117,7 @@ class UserConnections:
         except ThingwayError as error:
             log.warning("connections of %s cannot be counted: %s", user, error)
             return True
-        since = now_ms() - REPORT_DELAY_MS
+        since = now_ms() - MAX_REPORT_DELAY_MS
         latest = await self.admissions.list_latest(user)
         unreported = {record.connection for record in latest if record.at > since}
         return len((open_connections | unreported) - {connection}) < maximum
@@ -153,13 +153,15 @@ class UserConnections:
         """Return a user's connections that `device` knows; or ask all nats-servers."""
         request = FindConnections(user, ask_servers)
         answer = await self.rpc.call(
-            FIND_CONNECTIONS, request, Connections, timeout=DEVICE_TIMEOUT_SECONDS
+            FIND_CONNECTIONS, request, Connections, timeout=DEVICE_SERVICE_TIMEOUT_SECONDS
         )
         return answer.connections
 
     async def _close_connections(self, connections: list[Connection]) -> None:
         request = Connections(connections)
-        await self.rpc.call(CLOSE_CONNECTIONS, request, Done, timeout=DEVICE_TIMEOUT_SECONDS)
+        await self.rpc.call(
+            CLOSE_CONNECTIONS, request, Done, timeout=DEVICE_SERVICE_TIMEOUT_SECONDS
+        )
 
 
 def offer_connections(rpc: RpcServer, connections: UserConnections) -> None:

@@ -17,10 +17,10 @@ from services.auth.login_records import RejectedLoginRecorder
 from services.auth.passwords import LoginThrottle, PasswordHasherPool
 from services.auth.revocations import RevocationApplier, RevocationStore
 from services.auth.settings import AuthSettings
-from services.auth.tokens.device_keys import DeviceCopyStore
+from services.auth.tokens.device_keys import DeviceKeyCopyStore
 from services.auth.tokens.writer import TokenWriter
 
-REUSE_GRACE_SECONDS = 60
+REFRESH_REUSE_GRACE_SECONDS = 60
 """Seconds in which a console may reuse a refresh token: two tabs, or a lost response."""
 
 
@@ -38,7 +38,7 @@ class Core:
         self.applications = ApplicationStore(database)
         self.integrations = IntegrationLoginStore(database)
         self.devices = DeviceCredentialStore(mongo, self.revocations)
-        self.device_copies = DeviceCopyStore(redis)
+        self.device_copies = DeviceKeyCopyStore(redis)
         self.mqtt_clients, self.versions = MqttLoginClient(self.rpc), AccessVersions(redis)
         self.connections = UserConnections(
             AdmissionLog(redis),
@@ -54,7 +54,7 @@ class Core:
             redis,
             access_life=settings.user_access_token_life,
             refresh_life=settings.user_refresh_token_life,
-            reuse_grace=REUSE_GRACE_SECONDS,
+            reuse_grace=REFRESH_REUSE_GRACE_SECONDS,
         )
         self.revoker = RevocationApplier(
             self.application_tokens, self.device_copies, self.connections

@@ -36,15 +36,15 @@ from libs.common.store.mongo import Document, DuplicateKey, Mongo, Session, rais
 from libs.common.tls import PeerCertificate
 from services.auth.login_records import count_login
 from services.auth.revocations import Revocation, RevocationApplier, RevocationStore
-from services.auth.tokens.device_keys import DeviceCopyStore, FirstKeyStore
+from services.auth.tokens.device_keys import DeviceKeyCopyStore, FirstKeyStore
 
 
-def build_device_revocation(sn: str, registered: str | None) -> Revocation:
+def build_device_revocation(sn: str, nats_user: str | None) -> Revocation:
     """Return the revocation that deletes the Redis copy of an SN's credentials.
 
-    `registered` is the spelling of the SN whose connections are closed, None for no connections.
+    `nats_user` is the spelling of the SN whose connections are closed; None closes none.
     """
-    return Revocation(PrincipalKind.DEVICE, sn.upper(), user=registered or "")
+    return Revocation(PrincipalKind.DEVICE, sn.upper(), user=nats_user or "")
 
 
 class DeviceCredentialStore:
@@ -55,10 +55,10 @@ class DeviceCredentialStore:
         self._credentials = mongo.database["device_credentials"]
         self._revocations = revocations
 
-    async def put(self, credentials: DeviceKeyCopy) -> str | None:
-        """Replace the credentials of an SN; return its former spelling, None if new.
+    async def set_key_and_get_former_sn(self, credentials: DeviceKeyCopy) -> str | None:
+        """Store the key of an SN; return its former spelling, None if it is new.
 
-        Raises `Conflict` if another tenant has the SN.
+        Certificates of the SN stay valid. Raises `Conflict` if another tenant has the SN.
         """
 
         async def put_credentials(session: Session) -> str | None:
@@ -68,7 +68,7 @@ class DeviceCredentialStore:
                 upsert=True,
                 session=session,
             )
-            return await self._revoke(before, session)
+            return await self._add_revocation_and_get_sn(before, session)
 
         with raise_on_duplicate(
             Conflict(f"another tenant has the SN {credentials.sn}", field="sn")
@@ -76,7 +76,7 @@ class DeviceCredentialStore:
             return await self._mongo.transaction(put_credentials)
 
     async def add(self, credentials: DeviceKeyCopy) -> bool:
-        """Store the credentials of a new SN; return False if it has credentials."""
+        """Store the key of a new SN; return False if the SN has credentials already."""
         identity = {"_id": credentials.sn.upper(), "tenant": credentials.tenant}
         try:
             await self._credentials.insert_one(identity | _credential_fields(credentials))
@@ -84,7 +84,7 @@ class DeviceCredentialStore:
             return False
         return True
 
-    async def remove(self, device: DeviceRef) -> str | None:
+    async def remove_and_get_sn(self, device: DeviceRef) -> str | None:
         """Delete a device's credentials; return the stored spelling of its SN, or None."""
 
         async def delete_credentials(session: Session) -> str | None:
@@ -96,7 +96,7 @@ class DeviceCredentialStore:
                 },
                 session=session,
             )
-            return await self._revoke(before, session)
+            return await self._add_revocation_and_get_sn(before, session)
 
         return await self._mongo.transaction(delete_credentials)
 
@@ -133,7 +133,7 @@ class DeviceCredentialStore:
                 {"$pull": {"certificates": serial}},
                 session=session,
             )
-            return await self._revoke(before, session) is not None
+            return await self._add_revocation_and_get_sn(before, session) is not None
 
         return await self._mongo.transaction(pull_certificate)
 
@@ -142,7 +142,9 @@ class DeviceCredentialStore:
         document = await self._credentials.find_one({"_id": sn.upper()}) or {}
         return [DeviceCertificate(sn, **entry) for entry in document.get("certificates", [])]
 
-    async def _revoke(self, before: Document | None, session: Session) -> str | None:
+    async def _add_revocation_and_get_sn(
+        self, before: Document | None, session: Session
+    ) -> str | None:
         if before is None:
             return None
         sn: str = before["sn"]
@@ -180,7 +182,7 @@ class ClientIdRegistry(Protocol):
     """The reservations of MQTT client ids."""
 
     async def release_client_id(self, client_id: str) -> None:
-        """Delete the reservation of an SN as another device's MQTT client id."""
+        """Delete the reservation of an SN as MQTT client id, which another device made."""
         ...
 
 
@@ -189,7 +191,7 @@ class DeviceCredentialService:
     """The operations on device credentials."""
 
     store: DeviceCredentialStore
-    copies: DeviceCopyStore
+    copies: DeviceKeyCopyStore
     first_keys: FirstKeyStore
     revoker: RevocationApplier
     client_ids: ClientIdRegistry
@@ -198,14 +200,17 @@ class DeviceCredentialService:
     async def issue_key(self, device: DeviceRef) -> DeviceCredentials:
         """Create a key, which is shown only once; the old key is revoked on return."""
         key, credentials = _create_key(device)
-        replaced = await self.store.put(credentials)
+        replaced = await self.store.set_key_and_get_former_sn(credentials)
         await self.first_keys.delete(device.sn)
         await self.client_ids.release_client_id(device.sn)
         await self.revoker.apply(build_device_revocation(device.sn, replaced))
         return DeviceCredentials(device.sn, key)
 
     async def issue_first_key(self, device: IssueFirstKey) -> FirstDeviceKey:
-        """Return a new first key, or the same again if repeatable; raise `Conflict`."""
+        """Return a new first key; for a device with credentials, a stored one or None.
+
+        Raises `InvalidInput` for an invalid SN.
+        """
         key, credentials = _create_key(device)
         if not await self.store.add(credentials):
             again = await self.first_keys.find(device) if device.repeatable else None
@@ -217,8 +222,8 @@ class DeviceCredentialService:
         return FirstDeviceKey(key)
 
     async def revoke_credentials(self, device: DeviceRef) -> Done:
-        """Revoke a device's key before returning. Idempotent."""
-        removed = await self.store.remove(device)
+        """Revoke a device's key and certificates before returning. Idempotent."""
+        removed = await self.store.remove_and_get_sn(device)
         if removed is not None:
             await self.first_keys.delete(device.sn)
             await self.revoker.apply(build_device_revocation(device.sn, removed))

@@ -21,7 +21,7 @@ from libs.common.contracts.integrations import BUILT_IN_IDS, integration_user
 from libs.common.errors import Conflict, NotFound
 from libs.common.store.mongo import Database, Session, raise_on_duplicate
 from services.auth.accounts.tenants import DEFAULT_TENANT
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
 from services.auth.client_secrets import generate_secret, hash_secret
 
@@ -82,7 +82,7 @@ class IntegrationLoginService:
 
         async def insert_login(change: ChangeTransaction) -> None:
             await self.store.add(integration, hash_secret(secret), change.session)
-            change.record("created", _login_subject(integration))
+            change.record("created", _login_audit_target(integration))
 
         await self.changes.run(build_operator_caller(DEFAULT_TENANT), insert_login)
         return IntegrationSecret(integration, integration_user(integration), secret)
@@ -98,7 +98,7 @@ class IntegrationLoginService:
         async def replace_secret(change: ChangeTransaction) -> None:
             if not await self.store.set_secret(integration, hash_secret(secret), change.session):
                 raise _login_not_found(integration)
-            change.record("rotated", _login_subject(integration))
+            change.record("rotated", _login_audit_target(integration))
             change.close_connections(integration_user(integration))
 
         await self.changes.run(build_operator_caller(DEFAULT_TENANT), replace_secret)
@@ -111,15 +111,15 @@ class IntegrationLoginService:
         async def delete_login(change: ChangeTransaction) -> None:
             if not await self.store.remove(integration, change.session):
                 raise _login_not_found(integration)
-            change.record("deleted", _login_subject(integration))
+            change.record("deleted", _login_audit_target(integration))
             change.close_connections(integration_user(integration))
 
         await self.changes.run(build_operator_caller(DEFAULT_TENANT), delete_login)
         return Done()
 
 
-def _login_subject(integration: str) -> AuditSubject:
-    return AuditSubject("integration_login", integration, integration)
+def _login_audit_target(integration: str) -> AuditTarget:
+    return AuditTarget("integration_login", integration, integration)
 
 
 def _login_not_found(integration: str) -> NotFound:

@@ -73,7 +73,7 @@ def offer_live(rpc: RpcServer, passwords: LivePasswordService) -> None:
 
 
 @dataclass(frozen=True)
-class LiveHandlers:
+class LiveHandlerDependencies:
     """Dependencies of the operations on live updates."""
 
     live_passwords: LivePasswordService

@@ -14,19 +14,19 @@ from opentelemetry import metrics
 from libs.common.identity import Caller
 from libs.common.limits import TokenBuckets
 from libs.common.scheduling import FairQueue
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 from services.auth.changes import ChangeRunner
 
 log = logging.getLogger(__name__)
 
 HOUR_SECONDS = 3600.0
-MAX_RECORDED_PER_ACCOUNT = 6
+MAX_HOURLY_PER_ACCOUNT = 6
 """Maximum rejected logins per account and hour that are recorded."""
-MAX_RECORDED_PER_TENANT = 120
+MAX_HOURLY_PER_TENANT = 120
 """Maximum rejected logins per tenant and hour that are recorded: under 0.5 GB in a year."""
 MAX_WAITING_PER_TENANT = 256
 """Maximum queued rejections per tenant; further ones are not recorded."""
-REJECTION_BYTES = 256
+ESTIMATED_REJECTION_BYTES = 256
 """Approximate bytes of one queued rejection."""
 
 _meter = metrics.get_meter("thingway")
@@ -36,7 +36,9 @@ _login_counter = _meter.create_counter(
 _unrecorded_counter = _meter.create_counter(
     "thingway_refusals_not_recorded", description="Rejected logins missing from the audit log"
 )
-_token_counter = _meter.create_counter("thingway_tokens_issued", description="Token pairs issued")
+_token_pair_counter = _meter.create_counter(
+    "thingway_tokens_issued", description="Token pairs issued"
+)
 
 LoginMethod = Literal[
     "client_credentials",
@@ -56,9 +58,9 @@ def count_login(method: LoginMethod, *, ok: bool) -> None:
     _login_counter.add(1, {"door": method, "outcome": "ok" if ok else "refused"})
 
 
-def count_tokens() -> None:
+def count_token_pair() -> None:
     """Count an issued pair of tokens."""
-    _token_counter.add(1)
+    _token_pair_counter.add(1)
 
 
 class RejectedLoginRecorder:
@@ -70,7 +72,7 @@ class RejectedLoginRecorder:
         self._waiting: FairQueue[tuple[Caller, str]] = FairQueue(
             "refused log-ins",
             items=MAX_WAITING_PER_TENANT,
-            size=MAX_WAITING_PER_TENANT * REJECTION_BYTES,
+            size=MAX_WAITING_PER_TENANT * ESTIMATED_REJECTION_BYTES,
         )
 
     def enqueue(self, claimed: Caller, reason: str) -> None:
@@ -78,13 +80,15 @@ class RejectedLoginRecorder:
 
         `reason` is a code: `wrong_password`, `disabled`, `address`.
         """
-        if not self._waiting.put(claimed.principal.tenant, (claimed, reason), size=REJECTION_BYTES):
+        if not self._waiting.put(
+            claimed.principal.tenant, (claimed, reason), size=ESTIMATED_REJECTION_BYTES
+        ):
             _unrecorded_counter.add(1)
 
     async def record_forever(self) -> None:
         """Write queued rejected logins to the audit log until cancelled."""
         while True:
-            for _, (claimed, reason) in await self._waiting.pop_batch(1, REJECTION_BYTES):
+            for _, (claimed, reason) in await self._waiting.pop_batch(1, ESTIMATED_REJECTION_BYTES):
                 try:
                     await self._record(claimed, reason)
                 except Exception:
@@ -94,8 +98,8 @@ class RejectedLoginRecorder:
         if not await self._is_within_limits(claimed):
             _unrecorded_counter.add(1)
             return
-        subject = AuditSubject("session", claimed.principal.subject, claimed.principal.name)
-        await self._changes.record(claimed, "refused", subject, after={"reason": reason})
+        target = AuditTarget("session", claimed.principal.subject, claimed.principal.name)
+        await self._changes.record(claimed, "refused", target, after={"reason": reason})
 
     async def _is_within_limits(self, claimed: Caller) -> bool:
         """Return whether the limits permit to record a rejection.
@@ -105,8 +109,8 @@ class RejectedLoginRecorder:
         """
         principal = claimed.principal
         for key, maximum in (
-            (f"refused:{principal.kind}:{principal.subject}", MAX_RECORDED_PER_ACCOUNT),
-            (f"refused:{principal.tenant}", MAX_RECORDED_PER_TENANT),
+            (f"refused:{principal.kind}:{principal.subject}", MAX_HOURLY_PER_ACCOUNT),
+            (f"refused:{principal.tenant}", MAX_HOURLY_PER_TENANT),
         ):
             granted, _ = await self._buckets.take_permits(
                 key, rate=maximum / HOUR_SECONDS, burst=maximum

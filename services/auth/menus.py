@@ -70,7 +70,7 @@ class MenuNode(MenuResponse, kw_only=True):
     """Menus below this one."""
 
 
-BUILT_IN_CONSOLE_PAGES = frozenset({"product"})
+BUILT_IN_ONLY_PAGE_CODES = frozenset({"product"})
 """Codes of pages that only the built-in console has; other consoles would show the code."""
 
 
@@ -99,14 +99,14 @@ def filter_supported_menus(user: Principal, menus: Sequence[Menu]) -> list[Menu]
     """Return the menus that the user's console supports.
 
     `menus` are all menus of the tenant. For a console other than the built-in one,
-    `BUILT_IN_CONSOLE_PAGES` and the entries below them are left out.
+    `BUILT_IN_ONLY_PAGE_CODES` and the entries below them are left out.
     """
     if user.uses_own_console:
         return list(menus)
     menus_by_id = {menu.id: menu for menu in menus}
 
     def is_built_in_only(menu: Menu | None) -> bool:
-        while menu is not None and menu.code not in BUILT_IN_CONSOLE_PAGES:
+        while menu is not None and menu.code not in BUILT_IN_ONLY_PAGE_CODES:
             menu = None if menu.parent_id is None else menus_by_id.get(menu.parent_id)
         return menu is not None
 
@@ -165,7 +165,7 @@ class MenuService:
                 await self._require_valid_parent(caller.tenant, menu.parent_id, change.session)
             await change.reserve("records")
             await self.store.insert(caller.tenant, menu, change.session)
-            change.record_access_change("created", menu.subject, after=asdict(menu))
+            change.record_access_change("created", menu.audit_target, after=asdict(menu))
 
         await self.changes.run(caller, insert_menu)
         return menu.id
@@ -181,7 +181,9 @@ class MenuService:
             if after.type is MenuType.FUNCTION and before.type is MenuType.MENU:
                 await self._require_no_children(caller.tenant, menu_id, "type", change.session)
             await self.store.update(caller.tenant, after, change.session)
-            change.record_access_change("updated", after.subject, asdict(before), asdict(after))
+            change.record_access_change(
+                "updated", after.audit_target, asdict(before), asdict(after)
+            )
 
         await self.changes.run(caller, update_menu)
 
@@ -196,7 +198,7 @@ class MenuService:
             await self._require_no_children(caller.tenant, menu_id, "menu_id", change.session)
             await self.store.delete(caller.tenant, menu_id, change.session)
             await self.roles.remove_menu_from_roles(caller.tenant, menu_id, change.session)
-            change.record_access_change("deleted", menu.subject, before=asdict(menu))
+            change.record_access_change("deleted", menu.audit_target, before=asdict(menu))
 
         await self.changes.run(caller, delete_menu)
 
@@ -232,31 +234,33 @@ def _require_parent_of_function(menu: Menu) -> None:
         raise MalformedRequest("a function must have a parent", field="parent_id")
 
 
-Menus = NamedDependency[MenuService]
+MenuServiceDependency = NamedDependency[MenuService]
 
 
 @dataclass(frozen=True)
-class MenuHandlers:
+class MenuHandlerDependencies:
     """Dependencies of the operations on menus."""
 
     menus: MenuService
 
 
 @get()
-async def list_menus(caller: RequestCaller, menus: Menus) -> list[MenuNode]:
+async def list_menus(caller: RequestCaller, menus: MenuServiceDependency) -> list[MenuNode]:
     """List the menu tree, without pages that the caller's console does not support."""
     return build_menu_tree(filter_supported_menus(caller.principal, await menus.list_all(caller)))
 
 
 @post()
-async def create_menu(caller: RequestCaller, menus: Menus, data: JSONBody[NewMenu]) -> CreatedMenu:
+async def create_menu(
+    caller: RequestCaller, menus: MenuServiceDependency, data: JSONBody[NewMenu]
+) -> CreatedMenu:
     """Add a page, or a function of a page."""
     return CreatedMenu(str(await menus.create(caller, data)))
 
 
 @put("/{menu_id:str}")
 async def update_menu(
-    caller: RequestCaller, menus: Menus, menu_id: PathId, data: JSONBody[MenuUpdate]
+    caller: RequestCaller, menus: MenuServiceDependency, menu_id: PathId, data: JSONBody[MenuUpdate]
 ) -> dict[str, str]:
     """Change the name and type of an entry."""
     await menus.update(caller, menu_id, data)
@@ -264,7 +268,9 @@ async def update_menu(
 
 
 @delete("/{menu_id:str}")
-async def delete_menu(caller: RequestCaller, menus: Menus, menu_id: PathId) -> dict[str, str]:
+async def delete_menu(
+    caller: RequestCaller, menus: MenuServiceDependency, menu_id: PathId
+) -> dict[str, str]:
     """Delete an entry without children, and remove it from roles."""
     await menus.delete(caller, menu_id)
     return {}

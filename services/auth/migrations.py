@@ -11,9 +11,9 @@ from libs.common.store.mongo import Database
 from services.auth.accounts.roles import INITIAL_MENUS, build_menu_document
 from services.auth.accounts.tenants import DEFAULT_TENANT
 
-FLEET_MENUS = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
+GROUP_AND_TAG_MENU_CODES = ("device.group_manage", "tag", "entity_tag.view", "entity_tag.manage")
 """Menus of groups and tags, which tenants of older versions lack."""
-SETTINGS_MENUS = (
+SETTINGS_MENU_CODES = (
     "dashboard.delete",
     "settings",
     "credentials",
@@ -21,7 +21,7 @@ SETTINGS_MENUS = (
     "credentials.edit",
 )
 """Menus of dashboards and settings, which tenants of older versions lack."""
-PRODUCT_MENUS = ("product", "product.view", "product.manage")
+PRODUCT_MENU_CODES = ("product", "product.view", "product.manage")
 """Menus of products, which tenants of older versions lack."""
 INDEXES_BY_COLLECTION = {
     "applications": [
@@ -97,9 +97,9 @@ MIGRATIONS = (
         "collections and indexes",
         partial(create_collections, collections=INDEXES_BY_COLLECTION),
     ),
-    Migration(3, "menus of groups and tags", partial(_add_menus, FLEET_MENUS)),
-    Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS_MENUS)),
-    Migration(5, "menus of products", partial(_add_menus, PRODUCT_MENUS)),
+    Migration(3, "menus of groups and tags", partial(_add_menus, GROUP_AND_TAG_MENU_CODES)),
+    Migration(4, "menus of dashboards and settings", partial(_add_menus, SETTINGS_MENU_CODES)),
+    Migration(5, "menus of products", partial(_add_menus, PRODUCT_MENU_CODES)),
     Migration(3151, "viewers of existing tenants may command devices", _allow_viewer_commands),
 )
 """Migrations by number. Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it

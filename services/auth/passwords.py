@@ -7,11 +7,11 @@ concurrently, fairly by tenant, and a new password that waits too long is reject
 
 The throttle limits guesses across all replicas with two token buckets of attempts: one per account,
 existing or not, and one per address. When an account's bucket is empty, one attempt is allowed
-every `SECONDS_PER_ATTEMPT` seconds, so nobody can lock an account permanently. A correct password
-refills the account's bucket. Attempts are counted before they are verified, so concurrent attempts
-cannot bypass the limit. Attempts of one account run one at a time, so that concurrent correct ones
-are not counted as failures. Attempts are scheduled fairly by tenant and account; unknown tenants
-share one lane.
+every `SECONDS_PER_ACCOUNT_ATTEMPT` seconds, so nobody can lock an account permanently. A correct
+password refills the account's bucket. Attempts are counted before they are verified, so concurrent
+attempts cannot bypass the limit. Attempts of one account run one at a time, so that concurrent
+correct ones are not counted as failures. Attempts are scheduled fairly by tenant and account;
+unknown tenants share one lane.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ R = TypeVar("R")
 
 MEMORY_KIB, PASSES, LANES = 19_456, 2, 1
 """Parameters that OWASP recommends first for Argon2id."""
-MAX_WAITING_HASHES = 128
+MAX_WAITING_HASHES_PER_TENANT = 128
 """Maximum new passwords of a tenant that wait to be hashed: four seconds of hashing."""
 HASH_DEADLINE_SECONDS = 20.0
 """Seconds after which a waiting new password is rejected."""
@@ -57,7 +57,9 @@ class PasswordHasherPool:
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or max(1, (os.cpu_count() or 1) // 2)
         self._pool = ThreadPoolExecutor(self.threads, "argon2", initializer=_lower_priority)
-        self._new = FairScheduler("new passwords", self.threads, items=MAX_WAITING_HASHES)
+        self._new = FairScheduler(
+            "new passwords", self.threads, items=MAX_WAITING_HASHES_PER_TENANT
+        )
 
     async def hash(self, tenant: str, password: str) -> str:
         """Return a hash, scheduled by tenant; raise `LaneFull` or `Unavailable` if busy."""
@@ -122,9 +124,9 @@ MAX_ACCOUNT_FAILURES = 10
 """Consecutive failures of an account that are allowed without a pause."""
 MAX_ADDRESS_FAILURES = 100
 """Consecutive failures of an address, which a whole office may share."""
-SECONDS_PER_ATTEMPT = 90.0
+SECONDS_PER_ACCOUNT_ATTEMPT = 90.0
 """Seconds in which an account's bucket gets one attempt back: ten in 15 minutes."""
-MAX_WAITING_LOGINS = 128
+MAX_WAITING_LOGINS_PER_TENANT = 128
 """Maximum waiting login attempts of a tenant: four seconds of hashing."""
 LOGIN_DEADLINE_SECONDS = 10.0
 """Maximum seconds of an attempt, including waiting."""
@@ -143,25 +145,28 @@ class LoginThrottle:
     """Limits login attempts of all endpoints that verify passwords."""
 
     def __init__(self, buckets: TokenBuckets, threads: int) -> None:
-        """Allow 2 attempts per thread and 2 more, as attempts also wait for stores."""
+        """Run up to `2 * threads + 2` attempts at once, as they also wait for stores."""
         self._buckets = buckets
         maximum = 2 * threads + 2
         self._turns = FairScheduler(
-            "log-ins", maximum, items=MAX_WAITING_LOGINS, caps=lambda _: Caps(lane=maximum, sub=1)
+            "log-ins",
+            maximum,
+            items=MAX_WAITING_LOGINS_PER_TENANT,
+            caps=lambda _: Caps(lane=maximum, sub=1),
         )
 
     @asynccontextmanager
     async def attempt(
-        self, tenant: str, email: str, address: str, *, exists: bool = True
+        self, tenant: str, email: str, address: str, *, tenant_exists: bool = True
     ) -> AsyncIterator[LoginAttempt]:
         """Allow one attempt in the block. An exception in the block cancels it.
 
-        `exists` is whether the tenant exists. Raises `TooManyRequests` if the attempt is not
-        allowed now, `LaneFull` if too many attempts of the tenant wait, and `Unavailable` after
-        `LOGIN_DEADLINE_SECONDS`.
+        Unknown tenants (`tenant_exists` is False) share one lane. Raises `TooManyRequests` if the
+        attempt is not allowed now, `LaneFull` if too many attempts of the tenant wait, and
+        `Unavailable` after `LOGIN_DEADLINE_SECONDS`.
         """
         account = _account_key(tenant, email)
-        lane = tenant if exists else ""
+        lane = tenant if tenant_exists else ""
         try:
             async with self._turns.slot(lane, sub=account, deadline=LOGIN_DEADLINE_SECONDS):
                 await self._count_attempt(account, address)
@@ -204,7 +209,7 @@ class LoginThrottle:
 
 def _permits_per_second(burst: int) -> float:
     """Return the attempts per second that refill a bucket within 15 minutes."""
-    return burst / MAX_ACCOUNT_FAILURES / SECONDS_PER_ATTEMPT
+    return burst / MAX_ACCOUNT_FAILURES / SECONDS_PER_ACCOUNT_ATTEMPT
 
 
 def _account_key(tenant: str, email: str) -> str:

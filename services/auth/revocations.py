@@ -1,10 +1,10 @@
 """Revocations, applied to Redis and open connections at once and by a sweep.
 
 The transaction that revokes credentials in MongoDB also stores the revocation. `apply` runs before
-the caller gets a response. The sweep repeats it `SECOND_APPLY_SECONDS` later, which covers crashes,
-the last second that Redis may lose (`appendfsync everysec`) and concurrent logins. It retries while
-connections cannot be closed. Applying is idempotent: a generation is raised only once, the next
-login restores a device's copy, and connections with current credentials stay open.
+the caller gets a response. The sweep repeats it `REAPPLY_AFTER_SECONDS` later, which covers
+crashes, the last second that Redis may lose (`appendfsync everysec`) and concurrent logins. It
+retries while connections cannot be closed. Applying is idempotent: a generation is raised only
+once, the next login restores a device's copy, and connections with current credentials stay open.
 
 A document of `revocations` is `{_id, tenant, kind or null, subject, generation, user, at}`. It
 exists until the sweep has applied it.
@@ -20,7 +20,7 @@ from libs.common.identity import PrincipalKind
 from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Database, Document, Session
 from services.auth.connections import UserConnections
-from services.auth.tokens.device_keys import DeviceCopyStore
+from services.auth.tokens.device_keys import DeviceKeyCopyStore
 from services.auth.tokens.writer import TokenWriter
 
 CONCURRENT_TENANTS, REVOCATIONS_PER_TURN = 4, 20
@@ -29,7 +29,7 @@ CONCURRENT_TENANTS, REVOCATIONS_PER_TURN = 4, 20
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """A revocation: tokens older than `generation`, or the key of a device."""
+    """A revocation of tokens before `generation`, or of a device's copy in Redis."""
 
     kind: PrincipalKind | None
     """Kind of the principal whose tokens are revoked; None to close connections only."""
@@ -57,21 +57,23 @@ class RevocationStore:
         }
         await self._revocations.insert_one(document, session=session)
 
-    async def list_tenants(self, seconds: float) -> list[str]:
-        """Return tenants with revocations older than `seconds`.
+    async def list_tenants(self, min_age_seconds: float) -> list[str]:
+        """Return tenants with revocations older than `min_age_seconds`.
 
         "" stands for revocations of earlier versions.
         """
-        stages = [{"$match": _age_query(seconds)}, {"$group": {"_id": "$tenant"}}]
+        stages = [{"$match": _min_age_query(min_age_seconds)}, {"$group": {"_id": "$tenant"}}]
         cursor = await self._revocations.aggregate(stages)
         return [document["_id"] or "" async for document in cursor]
 
-    async def list_turn(self, seconds: float, tenant: str) -> list[tuple[object, Revocation]]:
+    async def list_batch(
+        self, min_age_seconds: float, tenant: str
+    ) -> list[tuple[object, Revocation]]:
         """Return up to `REVOCATIONS_PER_TURN` revocations of a tenant, with their ids.
 
-        They are older than `seconds`, the oldest first.
+        They are older than `min_age_seconds`, the oldest first.
         """
-        old = {"tenant": tenant or None, **_age_query(seconds)}
+        old = {"tenant": tenant or None, **_min_age_query(min_age_seconds)}
         documents = await self._revocations.find(old).sort("at", 1).to_list(REVOCATIONS_PER_TURN)
         return [
             (
@@ -95,13 +97,13 @@ class RevocationStore:
         await self._revocations.delete_one({"_id": identity})
 
 
-def _age_query(seconds: float) -> Document:
-    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=seconds)}}
+def _min_age_query(min_age_seconds: float) -> Document:
+    return {"at": {"$lt": datetime.now(UTC) - timedelta(seconds=min_age_seconds)}}
 
 
 log = logging.getLogger(__name__)
 
-SECOND_APPLY_SECONDS = 6.0
+REAPPLY_AFTER_SECONDS = 6.0
 """Seconds after which a revocation is applied again: longer than the data that Redis may lose and
 than NATS's timeout of a login (`auth_timeout`)."""
 SWEEP_SECONDS = 2.0
@@ -113,7 +115,7 @@ class RevocationApplier:
     """Applies revocations to Redis and to open connections."""
 
     tokens: TokenWriter
-    copies: DeviceCopyStore
+    copies: DeviceKeyCopyStore
     connections: UserConnections
 
     async def apply(self, revocation: Revocation) -> None:
@@ -130,20 +132,20 @@ class RevocationApplier:
                     "connections of %s were not closed yet, retrying: %s", revocation.user, error
                 )
 
-    async def reapply_forever(self, intents: RevocationStore) -> None:
+    async def reapply_forever(self, store: RevocationStore) -> None:
         """Repeat revocations periodically, fairly by tenant; runs in the lease holder."""
         tenants, settle = (
-            partial(intents.list_tenants, SECOND_APPLY_SECONDS),
-            partial(self.reapply_old, intents),
+            partial(store.list_tenants, REAPPLY_AFTER_SECONDS),
+            partial(self.reapply_old, store),
         )
         await take_turns("revocations", CONCURRENT_TENANTS, tenants, settle, SWEEP_SECONDS)
 
-    async def reapply_old(self, intents: RevocationStore, tenant: str) -> TenantSteps:
+    async def reapply_old(self, store: RevocationStore, tenant: str) -> TenantSteps:
         """Apply a tenant's old revocations again and delete them.
 
         Revocations whose connections cannot be closed are postponed.
         """
-        while due := await intents.list_turn(SECOND_APPLY_SECONDS, tenant):
+        while due := await store.list_batch(REAPPLY_AFTER_SECONDS, tenant):
             for identity, revocation in due:
                 await self._delete_from_redis(revocation)
                 try:
@@ -153,9 +155,9 @@ class RevocationApplier:
                     log.warning(
                         "connections of %s were not closed, retrying: %s", revocation.user, error
                     )
-                    await intents.reset_age(identity)
+                    await store.reset_age(identity)
                 else:
-                    await intents.remove(identity)
+                    await store.remove(identity)
             yield
 
     async def _delete_from_redis(self, revocation: Revocation) -> None:

@@ -17,7 +17,7 @@ from services.auth.connections import offer_connections
 from services.auth.core import Core
 from services.auth.device_credentials import DeviceCredentialService, offer_devices
 from services.auth.grants.access import AccessService, offer_access
-from services.auth.grants.console import GrantHandlers
+from services.auth.grants.console import GrantHandlerDependencies
 from services.auth.grants.deleted_resources import GrantSweep, create_deletion_consumer
 from services.auth.grants.listings import ResourceOwnerClient, RoleListings
 from services.auth.grants.service import GrantService, offer_grants
@@ -28,14 +28,14 @@ from services.auth.tokens.device_keys import FirstKeyStore
 
 
 @dataclass(frozen=True)
-class SignInHandlers:
+class SignInHandlerDependencies:
     """Dependencies of the token endpoints."""
 
     tokens: ApplicationTokenService
     sign_in: UserTokenService
 
 
-def construct_sign_in(core: Core) -> SignInHandlers:
+def construct_sign_in(core: Core) -> SignInHandlerDependencies:
     """Construct the services that issue tokens."""
     settings = core.settings
     tokens = ApplicationTokenService(
@@ -56,34 +56,34 @@ def construct_sign_in(core: Core) -> SignInHandlers:
         access_life=settings.user_access_token_life,
         own_console=settings.console == "on",
     )
-    return SignInHandlers(tokens, sign_in)
+    return SignInHandlerDependencies(tokens, sign_in)
 
 
 @dataclass(frozen=True)
-class GrantParts:
+class GrantComponents:
     """The handlers and background tasks of grants."""
 
-    handlers: GrantHandlers
+    handlers: GrantHandlerDependencies
     sweep: GrantSweep
     deletions: BatchConsumer
 
 
-def construct_grants(core: Core, *, roles: RoleService) -> GrantParts:
+def construct_grants(core: Core, *, roles: RoleService) -> GrantComponents:
     """Construct grants and offer their operations to other services."""
     owners = ResourceOwnerClient(core.rpc)
     grants = GrantService(core.changes, roles, core.accounts, owners)
     access = AccessService(core.mongo, Accounts(core.mongo.direct), core.versions)
     offer_access(core.rpc_server, access)
     offer_grants(core.rpc_server, grants)
-    return GrantParts(
-        GrantHandlers(grants, RoleListings(roles, core.accounts, owners)),
+    return GrantComponents(
+        GrantHandlerDependencies(grants, RoleListings(roles, core.accounts, owners)),
         GrantSweep(grants),
         create_deletion_consumer(core.bus, grants),
     )
 
 
 @dataclass(frozen=True)
-class CalloutParts:
+class CalloutComponents:
     """The callout and the parts that the process has to run and stop."""
 
     callout: Callout
@@ -91,7 +91,7 @@ class CalloutParts:
     rejected_logins: RejectedLogins
 
 
-def construct_callout(core: Core) -> CalloutParts:
+def construct_callout(core: Core) -> CalloutComponents:
     """Construct the callout; offer operations on device credentials and connections."""
     settings, redis, bus = core.settings, core.redis, core.bus
     rejected_logins = RejectedLogins(redis)
@@ -122,4 +122,4 @@ def construct_callout(core: Core) -> CalloutParts:
     offer_connections(core.rpc_server, core.connections)
     key = KeyPair.from_seed(settings.callout_seed)
     callout = Callout(bus, authorizer, key, UserTenants(redis))
-    return CalloutParts(callout, registry, rejected_logins)
+    return CalloutComponents(callout, registry, rejected_logins)

@@ -22,7 +22,7 @@ from libs.common.tls import ServerTls, client_context, client_context_for, parse
 from services.gateway.access.addresses import TrustedProxies
 from services.gateway.access.cross_origin import AllowedOrigins, build_security_headers
 from services.gateway.access.gatekeeper import RateLimiters, RequestAdmission
-from services.gateway.certificate_listeners import MqttListener, NatsListener
+from services.gateway.certificate_listeners import MqttTlsListener, NatsTlsListener
 from services.gateway.concurrency import ConcurrencyLimiter, ProcessCapacity
 from services.gateway.connections import AddressConnections
 from services.gateway.docs.catalogue import DocumentCache
@@ -151,15 +151,15 @@ async def create_gateway(
 
 def _certificate_listeners(
     settings: GatewaySettings, connections: AddressConnections
-) -> list[tuple[int, MqttListener | NatsListener]]:
+) -> list[tuple[int, MqttTlsListener | NatsTlsListener]]:
     """Return the enabled listeners for devices with a certificate, with their ports."""
     passes, wait = CertificatePassSigner(settings.internal_private_key), settings.connect_timeout
     mqtt, nats = parse_mqtt_urls(settings.mqtt_url, settings.ca_file), settings.nats_url
-    listeners: list[tuple[int, MqttListener | NatsListener]] = [
-        (settings.certificate_port, MqttListener(connections, passes, mqtt, wait)),
+    listeners: list[tuple[int, MqttTlsListener | NatsTlsListener]] = [
+        (settings.certificate_port, MqttTlsListener(connections, passes, mqtt, wait)),
         (
             settings.certificate_nats_port,
-            NatsListener(connections, passes, nats, settings.ca_file, wait),
+            NatsTlsListener(connections, passes, nats, settings.ca_file, wait),
         ),
     ]
     return [(port, listener) for port, listener in listeners if port]

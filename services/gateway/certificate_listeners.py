@@ -1,6 +1,4 @@
-"""The MQTT and NATS listeners for devices with a certificate.
-
-Other logins pass unchanged.
+"""The MQTT and NATS listeners for devices with a certificate. Other logins pass unchanged.
 
 A listener of nats-server requests a certificate from every client, or from none. The listeners of
 the gateway therefore terminate TLS, and add the device of the certificate to the CONNECT for
@@ -29,8 +27,8 @@ from services.gateway.tunnel import TunnelEnd
 log = logging.getLogger(__name__)
 
 
-class MqttListener:
-    """Connects MQTT clients to nats-server, and logs in those with a certificate."""
+class MqttTlsListener:
+    """Accepts MQTT clients over TLS for nats-server, and logs in those with a certificate."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class MqttListener:
                 client.transport.close()
             await server.wait_closed()
 
-    async def connect(self) -> TunnelEnd:
+    async def connect_to_server(self) -> TunnelEnd:
         """Connect to the first nats-server that answers; raise OSError or TimeoutError."""
         failed: Exception = OSError("no NATS server is configured")
         loop = asyncio.get_running_loop()
@@ -83,7 +81,7 @@ class MqttListener:
 class MqttClientConnection(TunnelEnd):
     """The connection of a client, whose first packet is parsed."""
 
-    def __init__(self, listener: MqttListener) -> None:
+    def __init__(self, listener: MqttTlsListener) -> None:
         super().__init__()
         self._listener = listener
         self._head = b""
@@ -159,7 +157,7 @@ class MqttClientConnection(TunnelEnd):
 
     async def _connect_server(self, head: bytes) -> None:
         try:
-            server = await self._listener.connect()
+            server = await self._listener.connect_to_server()
         except (OSError, TimeoutError) as error:
             log.warning("certificates: cannot connect to nats-server: %r", error)
             self.transport.close()
@@ -173,7 +171,7 @@ class MqttClientConnection(TunnelEnd):
 
 
 _NATS_CREDENTIAL_FIELDS = ("pass", "auth_token", "jwt", "nkey")
-_MAX_PART_BYTES = 64 * 1024
+_COPY_READ_BYTES = 64 * 1024
 StreamPair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -181,7 +179,7 @@ class UnexpectedOperationError(ValueError):
     """A line of the NATS protocol with another operation than expected."""
 
 
-def build_client_info(line: bytes) -> bytes:
+def rewrite_info_for_client(line: bytes) -> bytes:
     """Return nats-server's INFO with TLS required and without other servers."""
     info = _decode_operation(line, b"INFO ") | {"tls_required": True}
     info.pop("connect_urls", None)
@@ -204,8 +202,8 @@ def add_pass_to_connect(
     return b"CONNECT " + msgspec.json.encode(options) + b"\r\n"
 
 
-class NatsListener:
-    """Connects clients to nats-server, and logs in those with a certificate."""
+class NatsTlsListener:
+    """Accepts NATS clients over TLS for nats-server, and logs in those with a certificate."""
 
     def __init__(
         self,
@@ -250,7 +248,7 @@ class NatsListener:
             return
         try:
             async with asyncio.timeout(HEAD_TIMEOUT_SECONDS):
-                server = await self._connect_client(client, tls)
+                server = await self._connect_client_to_server(client, tls)
             await asyncio.gather(
                 _copy_until_closed(client[0], server[1]), _copy_until_closed(server[0], client[1])
             )
@@ -261,11 +259,11 @@ class NatsListener:
             if slot_limit is not None:
                 self._connections.release_slot(slot_limit)
 
-    async def _connect_client(self, client: StreamPair, tls: ServerTls) -> StreamPair:
+    async def _connect_client_to_server(self, client: StreamPair, tls: ServerTls) -> StreamPair:
         """Read the CONNECT of a client over TLS; return the connection to its server."""
-        server, info = await self._connect()
+        server, info = await self._connect_and_read_info()
         try:
-            client[1].write(build_client_info(info))
+            client[1].write(rewrite_info_for_client(info))
             await client[1].start_tls(tls.context)
             certificate = peer_certificate(client[1].transport)
             line = await client[0].readuntil(b"\n")
@@ -275,7 +273,7 @@ class NatsListener:
             raise
         return server
 
-    async def _connect(self) -> tuple[StreamPair, bytes]:
+    async def _connect_and_read_info(self) -> tuple[StreamPair, bytes]:
         """Connect to the first server that answers; return the connection and its INFO."""
         failed: Exception = OSError("no NATS server is configured")
         for address, trust in self._servers:
@@ -296,7 +294,7 @@ class NatsListener:
 async def _copy_until_closed(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     """Copy data from `source` to `sink` until one is closed, with back pressure."""
     try:
-        while data := await source.read(_MAX_PART_BYTES):
+        while data := await source.read(_COPY_READ_BYTES):
             sink.write(data)
             await sink.drain()
     finally:

@@ -45,12 +45,14 @@ class _UseLimits(NamedTuple):
     """Name of the limit per principal, such as `eachPolls`."""
     maximum: int
     """Maximum number for one tenant: three quarters of the process's capacity."""
-    again: float
+    retry_seconds: float
     """Seconds after which a rejected caller may retry."""
 
 
-def _create_use_limits(name: str, whole: int, again: float) -> _UseLimits:
-    return _UseLimits(SlotCounts(), f"each{name.capitalize()}", max(1, whole * 3 // 4), again)
+def _create_use_limits(name: str, capacity: int, retry_seconds: float) -> _UseLimits:
+    return _UseLimits(
+        SlotCounts(), f"each{name.capitalize()}", max(1, capacity * 3 // 4), retry_seconds
+    )
 
 
 class ConcurrencyLimiter:
@@ -75,17 +77,17 @@ class ConcurrencyLimiter:
             (principal_key(principal), getattr(limits, f"each_{use}"), kind.each_name),
             (tenant, min(getattr(limits, use), kind.maximum), use),
         )
-        return acquire_slots(kind.counts, claims, tenant, kind.again)
+        return acquire_slots(kind.counts, claims, tenant, kind.retry_seconds)
 
     def acquire_anonymous_websocket(self, address: str) -> HeldSlots:
         """Occupy the slots of a WebSocket that logs in later; raise `TooManyRequests`.
 
         `management` counts it for its user and tenant after the login.
         """
-        whole = self._bounds.websockets
+        capacity = self._bounds.websockets
         claims = [
-            (address, max(1, whole // 8), "MQTT WebSockets of one address"),
-            ("all", max(1, whole // 2), "MQTT WebSockets"),
+            (address, max(1, capacity // 8), "MQTT WebSockets of one address"),
+            ("all", max(1, capacity // 2), "MQTT WebSockets"),
         ]
         return acquire_slots(self._nameless, claims, "", POLL_RETRY_SECONDS)
 

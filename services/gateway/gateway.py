@@ -151,30 +151,30 @@ class Gateway:
             finally:
                 slots.release()
         except ThingwayError as error:
-            answered_error = error
+            error_to_answer = error
         except asyncio.CancelledError as cancelled:
-            answered_error = exchange.watch.find_error(cancelled)
+            error_to_answer = exchange.watch.find_error(cancelled)
         except ClientDisconnected:
             raise
         except Exception:
             log.exception("request %s failed", exchange.request_id)
-            answered_error = ThingwayError(INTERNAL_ERROR_MESSAGE)
-        if isinstance(answered_error, TooManyRequests):
+            error_to_answer = ThingwayError(INTERNAL_ERROR_MESSAGE)
+        if isinstance(error_to_answer, TooManyRequests):
             self.metrics.count_limited(exchange.route.name)
         if not exchange.answered:
-            log_rejection(answered_error, exchange.scope["method"], exchange.route.name)
+            log_rejection(error_to_answer, exchange.scope["method"], exchange.route.name)
             exchange.watch.stop()
-            if isinstance(answered_error, TooManyRequests):
+            if isinstance(error_to_answer, TooManyRequests):
                 await self.tarpit.delay_rejection(_rejection_key(exchange))
             await send_error(
                 send,
-                answered_error,
+                error_to_answer,
                 path=exchange.path.decode("latin-1"),
                 request_id=exchange.request_id,
                 credential=exchange.route.credential,
                 body=exchange.body,
             )
-        return answered_error.status
+        return error_to_answer.status
 
     async def _admit(self, exchange: Exchange) -> None:
         scope = exchange.scope
@@ -211,12 +211,12 @@ class Gateway:
     ) -> None:
         """Answer a preflight request of a browser, which has no credential."""
         origin = headers[b"origin"]
-        answered_error = None
+        error_to_answer = None
         if not self.cross_origin.allows(origin):
-            answered_error = Forbidden(
+            error_to_answer = Forbidden(
                 f"pages of {origin.decode('latin-1'):.100} may not call this API"
             )
-        if await self._admit_request(headers, scope, receive, send, answered_error):
+        if await self._admit_unforwarded(headers, scope, receive, send, error_to_answer):
             fields = self.cross_origin.build_preflight_headers(headers)
             send = _add_request_id_on_send(scope, send)
             await send({"type": "http.response.start", "status": 204, "headers": fields})
@@ -225,18 +225,18 @@ class Gateway:
     async def _answer_page(self, scope: HTTPScope, receive: Receive, send: Send) -> None:
         """Answer with a page of the gateway, or its 404."""
         headers = dict(scope["headers"])
-        if await self._admit_request(headers, scope, receive, send):
+        if await self._admit_unforwarded(headers, scope, receive, send):
             await self.pages(scope, receive, _add_request_id_on_send(scope, send))
 
-    async def _admit_request(
+    async def _admit_unforwarded(
         self,
         headers: dict[bytes, bytes],
         scope: HTTPScope,
         receive: Receive,
         send: Send,
-        answered_error: ThingwayError | None = None,
+        error_to_answer: ThingwayError | None = None,
     ) -> bool:
-        """Return whether a request for an own page is admitted, else reject it."""
+        """Return whether a request that the gateway answers itself is admitted, else reject it."""
         request_id = _assign_new_request_id(scope)
         body = RequestBody(receive, headers, self.max_body)
         try:
@@ -246,8 +246,8 @@ class Gateway:
                 await self.gatekeeper.admit_page(
                     self.proxies.find_origin(scope, headers).rate_limit_key
                 )
-            if answered_error is not None:
-                raise answered_error
+            if error_to_answer is not None:
+                raise error_to_answer
         except ThingwayError as error:
             log_rejection(error, scope["method"], PAGES_LOG_NAME)
             await send_error(send, error, path=scope["path"], request_id=request_id, body=body)

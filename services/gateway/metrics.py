@@ -24,7 +24,7 @@ _LATENCY_BUCKET_SECONDS = [
 
 
 REQUESTS_PER_SAMPLE = 10
-"""One of this number of requests is timed, because recording costs 7 µs, a tenth of a request."""
+"""One of so many requests is timed, because recording costs 7 µs, a tenth of a request."""
 
 
 class _RequestTally:

@@ -97,10 +97,10 @@ CONSOLE_POLICY_HEADERS = {
 the camera is used, for QR codes. `build_security_headers` adds what applies to all answers."""
 
 
-def _read_page(
-    path: Path, seconds: int = 0, policy: Mapping[str, str] | None = None
+def _read_static_document(
+    path: Path, cache_seconds: int = 0, policy: Mapping[str, str] | None = None
 ) -> StaticDocument:
-    return StaticDocument(path.read_bytes(), _MEDIA_TYPES[path.suffix], seconds, policy or {})
+    return StaticDocument(path.read_bytes(), _MEDIA_TYPES[path.suffix], cache_seconds, policy or {})
 
 
 class ConsoleFiles:
@@ -108,13 +108,15 @@ class ConsoleFiles:
 
     def __init__(self, built: Path = CONSOLE_FOLDER) -> None:
         page = built / "index.html"
-        self.page = _read_page(page, policy=CONSOLE_POLICY_HEADERS) if page.is_file() else None
+        self.page = (
+            _read_static_document(page, policy=CONSOLE_POLICY_HEADERS) if page.is_file() else None
+        )
         worker = built / "sw.js"
-        self.worker = _read_page(worker) if worker.is_file() else None
+        self.worker = _read_static_document(worker) if worker.is_file() else None
         """The service worker, which browsers request each time, because it lists the files of this
         build."""
         self.assets = {
-            path.name: _read_page(path, YEAR_SECONDS)
+            path.name: _read_static_document(path, YEAR_SECONDS)
             for path in (built / "assets").glob("*")
             if path.suffix in _MEDIA_TYPES
         }
@@ -122,16 +124,16 @@ class ConsoleFiles:
 
 
 _DAY_SECONDS = 86400
-PAGE_POLICY_HEADERS = {
+DOCUMENTATION_POLICY_HEADERS = {
     CSP_HEADER: "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
 }
 """The policy of pages: only files of this origin are loaded."""
 
 
 DOCUMENTATION_FILES = {
-    path.name: _read_page(path, 0, PAGE_POLICY_HEADERS)
+    path.name: _read_static_document(path, 0, DOCUMENTATION_POLICY_HEADERS)
     if path.suffix == ".html"
-    else _read_page(path, _DAY_SECONDS)
+    else _read_static_document(path, _DAY_SECONDS)
     for path in (Path(__file__).parent / "docs" / "static").iterdir()
     if path.suffix in _MEDIA_TYPES
 }
@@ -157,7 +159,7 @@ def create_pages_application(
             *_create_probe_handlers(readiness, telemetry, operations_port),
             *_create_console_handlers(console),
             *_create_documentation_handlers(catalogue),
-            reject_plain_request,
+            reject_without_upgrade,
         ],
         exception_handlers=EXCEPTION_HANDLERS,
         lifespan=[lifespan],
@@ -167,7 +169,7 @@ def create_pages_application(
 
 
 @get(["/websocket", f"{API_PREFIX.decode()}/websocket", MQTT_WEBSOCKET_PATH])
-async def reject_plain_request() -> None:
+async def reject_without_upgrade() -> None:
     """Reject a plain request to a WebSocket path; upgrades are handled before."""
     raise InvalidInput("must be websocket: this path accepts only WebSockets", field="Upgrade")
 

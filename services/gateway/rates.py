@@ -18,7 +18,7 @@ from libs.common.store.redis import Redis
 LEASES_PER_BURST = 20
 LEASE_SECONDS = 5.0
 """Seconds after which unused permits of a lease are dropped."""
-MIN_REJECTION_SECONDS = 0.01
+MIN_LOCAL_REJECTION_SECONDS = 0.01
 """Minimum seconds for which a rejected key is rejected without a request to Redis."""
 MAX_LEASED_KEYS = 20_000
 """Maximum number of keys with a lease; with more, all leases are dropped."""
@@ -58,7 +58,7 @@ class RateLimiter:
     async def take_permit(self, key: str) -> None:
         """Take a permit; raise `TooManyRequests` without one, or an error of Redis."""
         while not self._take_leased_permit(key):
-            lease = self._get_lease(key)
+            lease = self._get_or_create_lease(key)
             wait = lease.rejected_until - time.monotonic()
             if wait > 0:
                 raise TooManyRequests(
@@ -69,7 +69,7 @@ class RateLimiter:
                 lease.refill = asyncio.ensure_future(self._refill_lease(key, lease))
             await asyncio.shield(lease.refill)
 
-    def _get_lease(self, key: str) -> _PermitLease:
+    def _get_or_create_lease(self, key: str) -> _PermitLease:
         lease = self._leases.get(key)
         if lease is None:
             if len(self._leases) >= MAX_LEASED_KEYS:
@@ -85,7 +85,7 @@ class RateLimiter:
             now = time.monotonic()
             lease.permits, lease.valid_until = granted, now + LEASE_SECONDS
             if not granted:
-                lease.rejected_until = now + max(MIN_REJECTION_SECONDS, wait)
+                lease.rejected_until = now + max(MIN_LOCAL_REJECTION_SECONDS, wait)
         finally:
             lease.refill = None
 
@@ -93,7 +93,7 @@ class RateLimiter:
 FREE_REJECTIONS_PER_SECOND = 2.0
 """Rejections per second of a caller without delay; bursts of `meter.BURST_SECONDS` are
 permitted."""
-MAX_DELAY_SECONDS = 5.0
+MAX_REJECTION_DELAY_SECONDS = 5.0
 """Maximum delay of a rejection in seconds."""
 MAX_DELAYED_REJECTIONS = 10_000
 """Maximum number of delayed rejections; more are sent immediately."""
@@ -119,6 +119,6 @@ class Tarpit:
 
     def _compute_delay(self, caller: str, now: float) -> float:
         pause = self._meter.seconds_until(caller, 1, FREE_REJECTIONS_PER_SECOND, now, BURST_SECONDS)
-        if pause < MAX_DELAY_SECONDS:
+        if pause < MAX_REJECTION_DELAY_SECONDS:
             self._meter.consume(caller, 1)
-        return min(pause, MAX_DELAY_SECONDS)
+        return min(pause, MAX_REJECTION_DELAY_SECONDS)

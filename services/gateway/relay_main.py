@@ -37,7 +37,7 @@ async def main() -> None:
         outside = await connect(
             user=settings.outside_nats_user,
             password=settings.outside_nats_password,
-            drops=quota.count_if_dropped,
+            drops=quota.count_drop_if_blocked,
         )
         stack.push_async_callback(outside.drain)
         relay = MessageRelay(outside, quota)

@@ -83,14 +83,14 @@ class Route:
         if self.long_poll is None or b"wait=" not in query or not path.endswith(self.long_poll):
             return 0.0
         values = parse_qs(query.decode("latin-1")).get("wait", [])
-        return max(map(_parse_seconds, values), default=0.0)
+        return max(map(_parse_poll_seconds, values), default=0.0)
 
 
 API_PREFIX = b"/api/v1"
 """Prefix that existing consoles prepend to every path of the management API."""
 
 
-def _parse_seconds(text: str) -> float:
+def _parse_poll_seconds(text: str) -> float:
     try:
         return min(max(0.0, float(text)), MAX_POLL_SECONDS)
     except ValueError:
@@ -106,7 +106,7 @@ def _public_routes(prefix: bytes, upstream: str, **options: Any) -> tuple[Route,
     route = Route(
         name=name, prefix=prefix, upstream=upstream, credential=CredentialType.NONE, **options
     )
-    return _add_api_prefix(route)
+    return _with_copy_below_api(route)
 
 
 def _console_routes(
@@ -124,10 +124,10 @@ def _console_routes(
         )
         for path in (prefix, prefix + b"/")
     )
-    return tuple(route for line in lines for route in _add_api_prefix(line))
+    return tuple(route for line in lines for route in _with_copy_below_api(line))
 
 
-def _add_api_prefix(route: Route) -> tuple[Route, Route]:
+def _with_copy_below_api(route: Route) -> tuple[Route, Route]:
     return route, replace(route, prefix=API_PREFIX + route.prefix, rewrite=route.prefix)
 
 

@@ -74,7 +74,7 @@ def build_app(
         rpc_client=rpc_client,
         registry=registry,
         seal=seal,
-        allowed=parse_networks(settings.outgoing_networks),
+        allowed_networks=parse_networks(settings.outgoing_networks),
     )
 
     @asynccontextmanager

@@ -135,7 +135,7 @@ class IntegrationStore:
             upsert=True,
         )
 
-    async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
+    async def renew_or_save(self, manifests: Sequence[Manifest]) -> list[None]:
         """Store the current time for stored manifests; save all if one is not stored."""
         renewals = [
             UpdateOne(
@@ -171,7 +171,7 @@ class IntegrationRegistry:
         self._store = store
         self._known: LruCache[str, Manifest] = LruCache(MAX_CACHED_MANIFESTS)
         """The last valid manifest of each integration."""
-        self._renewals = RequestBatcher(store.renew, RENEWAL_BATCH_SECONDS)
+        self._renewals = RequestBatcher(store.renew_or_save, RENEWAL_BATCH_SECONDS)
 
     async def announce(self, integration: str, manifest: Manifest) -> Acknowledged:
         """Store the announcement of the integration `integration`, to which the login belongs.
@@ -251,7 +251,7 @@ class IntegrationService:
         integrations = [
             manifest
             for manifest in await self._registry.list_visible()
-            if grants.allows_integration(manifest.id) and _matches(manifest, request)
+            if grants.allows_integration(manifest.id) and _matches_filters(manifest, request)
         ]
         counts = await self._devices.count_devices(user.tenant) if integrations else {}
         responses = [
@@ -309,7 +309,7 @@ class IntegrationService:
         )
 
 
-def _matches(manifest: Manifest, request: SearchIntegrations) -> bool:
+def _matches_filters(manifest: Manifest, request: SearchIntegrations) -> bool:
     addable = manifest.add_device_service is not None
     deletable = manifest.delete_device_service is not None
     return request.device_addable in {None, addable} and request.device_deletable in {
@@ -344,14 +344,14 @@ def _service_entity_key(manifest: Manifest, service: str | None) -> str | None:
     return None if service is None else member_key(integration_key(manifest.id), service)
 
 
-Integrations = NamedDependency[IntegrationService]
+IntegrationServiceDependency = NamedDependency[IntegrationService]
 _ALLOW_INTEGRATION_READERS = allow_holders(Function.DEVICE_ADD, Function.INTEGRATION_VIEW)
 
 
 @post("/search", guards=[_ALLOW_INTEGRATION_READERS])
 async def search_integrations(
     principal: RequestPrincipal,
-    integrations: Integrations,
+    integrations: IntegrationServiceDependency,
     data: JSONBody[SearchIntegrations | None] = None,
 ) -> list[IntegrationResponse] | Page[IntegrationResponse]:
     """List the running integrations that the caller sees, with numbers of devices, by id."""
@@ -362,7 +362,7 @@ async def search_integrations(
 @get("/{integration_id:str}", guards=[_ALLOW_INTEGRATION_READERS])
 async def get_integration(
     principal: RequestPrincipal,
-    integrations: Integrations,
+    integrations: IntegrationServiceDependency,
     integration_id: FromPath[str],
 ) -> IntegrationDetail:
     """Return an integration with its entities and their values."""
@@ -370,7 +370,7 @@ async def get_integration(
 
 
 @dataclass(frozen=True)
-class IntegrationHandlers:
+class IntegrationHandlerDependencies:
     """Dependencies of the handlers."""
 
     integrations: IntegrationService
@@ -381,6 +381,6 @@ def create_router(integrations: IntegrationService) -> Router:
     return route_operations(
         globals(),
         "/integration",
-        dependencies=build_dependencies(IntegrationHandlers(integrations)),
+        dependencies=build_dependencies(IntegrationHandlerDependencies(integrations)),
         tags=["Integrations"],
     )

@@ -13,12 +13,12 @@ ManifestPart = dict[str, Any]
 
 ADD, DELETE = "add_device", "delete_device"
 """The services of every integration with devices."""
-_DESCRIPTIONS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+_MANIFEST_DESCRIPTIONS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 
 def load_manifest(integration: str) -> Manifest:
     """Return the manifest of a built-in integration."""
-    row = dict(_DESCRIPTIONS["manifests"][integration])
+    row = dict(_MANIFEST_DESCRIPTIONS["manifests"][integration])
     if "inputs" in row:
         row |= {"addDeviceService": ADD, "deleteDeviceService": DELETE}
         row["tsl"] = _build_tsl(
@@ -47,7 +47,7 @@ def _build_tsl(
 def _resolve_shared_parts(parts: Iterable[str | ManifestPart]) -> Iterator[ManifestPart]:
     """Yield the parts of a manifest; a text among them names parts that manifests share."""
     for part in parts:
-        yield from _DESCRIPTIONS["shared"][part] if isinstance(part, str) else (part,)
+        yield from _MANIFEST_DESCRIPTIONS["shared"][part] if isinstance(part, str) else (part,)
 
 
 def _build_service(part: ManifestPart) -> ManifestPart:

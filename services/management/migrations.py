@@ -16,8 +16,8 @@ UNANNOUNCED_RETENTION_DAYS = 90
 excluded devices."""
 DOWNLINK_RETENTION_DAYS = 30
 """Days for which downlinks are kept, because a device of class A may rarely send uplinks."""
-DEVICE_INDEX_FIELDS = ("tenant", "integration", "identifier", "at")
-COLLECTIONS = {
+DOWNLINK_INDEX_FIELDS = ("tenant", "integration", "identifier", "at")
+INDEXES_BY_COLLECTION = {
     "dashboards": [build_index_model("tenant", "name", unique=True)],
     "integrations": [
         build_index_model(
@@ -45,7 +45,7 @@ COLLECTIONS = {
     "network_servers": [build_index_model("hook", unique=True, where={"hook": {"$exists": True}})],
     "network_downlinks": [
         build_index_model("at", expireAfterSeconds=DOWNLINK_RETENTION_DAYS * DAY_SECONDS),
-        build_index_model(*DEVICE_INDEX_FIELDS, name="device"),
+        build_index_model(*DOWNLINK_INDEX_FIELDS, name="device"),
     ],
     **dict.fromkeys(("openapi_accounts", "network_routes", "counters"), ()),
 }
@@ -53,7 +53,7 @@ COLLECTIONS = {
 
 
 async def _set_exclusion_times(database: Database) -> None:
-    """Set the time from which devices that version 0.1 excluded from syncs expire."""
+    """Let the exclusions from syncs expire that version 0.1 stored without a time."""
     await database["openapi_links"].update_many(
         {"link.state": "left"}, {"$set": {"leftAt": datetime.now(UTC)}}
     )
@@ -61,8 +61,11 @@ async def _set_exclusion_times(database: Database) -> None:
 
 MIGRATIONS = (
     Migration(
-        4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
+        4000,
+        "collections and indexes",
+        partial(create_collections, collections=INDEXES_BY_COLLECTION),
     ),
     Migration(3, "times of excluded devices", _set_exclusion_times),
 )
-"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""
+"""Migrations by number. Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it
+again."""

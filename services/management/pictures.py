@@ -9,9 +9,9 @@ from libs.common.errors import NotFound
 from libs.common.http import HttpRequest
 from libs.common.http.static import StaticDocument
 
-_DAY = 86400
-_FILES = {
-    path.name: StaticDocument(path.read_bytes(), "image/svg+xml", _DAY)
+_DAY_SECONDS = 86400
+_PICTURES_BY_NAME = {
+    path.name: StaticDocument(path.read_bytes(), "image/svg+xml", _DAY_SECONDS)
     for path in (Path(__file__).parent / "public").iterdir()
 }
 PUBLIC_PATHS = frozenset({"/public/"})
@@ -21,6 +21,6 @@ PUBLIC_PATHS = frozenset({"/public/"})
 @get("/public/{name:str}", include_in_schema=False, sync_to_thread=False)
 def picture(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
     """Return an icon; raise `NotFound`."""
-    if name not in _FILES:
+    if name not in _PICTURES_BY_NAME:
         raise NotFound(f"the picture {name} does not exist", field="name")
-    return _FILES[name].answer(request)
+    return _PICTURES_BY_NAME[name].answer(request)

@@ -46,9 +46,9 @@ from libs.common.store.mongo import (
     to_document,
 )
 
-UPLOAD_MINUTES = 15
+UPLOAD_URL_MINUTES = 15
 """Minutes for which an upload URL can be used."""
-MAX_MINUTES = 360
+MAX_UNUSED_MINUTES = 360
 FILE_PATH_PREFIX = "/resource/files/"
 """Prefix of the path of a resource."""
 
@@ -70,7 +70,9 @@ class UploadRequest(msgspec.Struct):
     """
 
     file_name: FileName
-    temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=MAX_MINUTES)] | None = None
+    temp_resource_live_minutes: Annotated[int, msgspec.Meta(ge=1, le=MAX_UNUSED_MINUTES)] | None = (
+        None
+    )
     """Minutes for which an unused file is kept."""
 
 
@@ -96,7 +98,7 @@ class UploadTicket(msgspec.Struct, frozen=True):
     """Latest time (ms) of an upload with this ticket."""
 
 
-class Resource(Stored, frozen=True, kw_only=True):
+class StoredFile(Stored, frozen=True, kw_only=True):
     """A stored file; its id is its key."""
 
     id: str
@@ -108,14 +110,14 @@ class Resource(Stored, frozen=True, kw_only=True):
     size: int
     """Bytes of the content."""
     used_by: tuple[int, ...] = ()
-    """Dashboards and canvases that refer to it."""
+    """Ids of the dashboards and canvases that refer to the file."""
     created_at: datetime
     expires_at: datetime | None = None
-    """When it is deleted, unless something refers to it by then."""
+    """Time at which the file is deleted, unless something refers to it by then."""
 
 
-UNUSED_RETENTION = timedelta(minutes=UPLOAD_MINUTES)
-"""Time for which a file is kept after its last reference was removed, as it may be moved."""
+UNUSED_RETENTION = timedelta(minutes=UPLOAD_URL_MINUTES)
+"""Time for which a file is kept after its last reference was removed; it may be added again."""
 _RESOURCE_URL = re.compile(re.escape(FILE_PATH_PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 
 
@@ -127,7 +129,7 @@ class ResourceStore:
         self._limits = limits
         self._quota = Quota(self._resources, limits, "records")
 
-    async def insert(self, resource: Resource) -> bool:
+    async def insert(self, resource: StoredFile) -> bool:
         """Insert a file; return False if its key exists.
 
         Raises `TooManyRequests` if the tenant has reached its limit of files or bytes.
@@ -140,13 +142,13 @@ class ResourceStore:
             return False
         return True
 
-    async def get(self, key: str, *, whole: bool = True) -> Resource | None:
-        """Return a file of any tenant, without its content unless `whole`.
+    async def get(self, key: str, *, content: bool = True) -> StoredFile | None:
+        """Return a file of any tenant, without its content unless `content`.
 
         Its key is the only credential.
         """
-        document = await self._resources.find_one({"_id": key}, None if whole else {"content": 0})
-        return read_document(document, Resource)
+        document = await self._resources.find_one({"_id": key}, None if content else {"content": 0})
+        return read_document(document, StoredFile)
 
     async def has(self, tenant: str, url: str) -> bool:
         """Return whether a URL belongs to a resource of the tenant."""
@@ -184,7 +186,7 @@ class ResourceStore:
             session=session,
         )
 
-    async def _check_byte_limit(self, resource: Resource) -> None:
+    async def _check_byte_limit(self, resource: StoredFile) -> None:
         maximum = (await self._limits.fetch(resource.tenant)).resource_bytes
         rows = await self._resources.aggregate(
             [
@@ -209,25 +211,23 @@ def find_resource_keys(texts: Iterable[str]) -> list[str]:
 
 UPLOAD_PATH_PREFIX = "/resource/uploads/"
 _TICKET_CONTEXT = "upload of a resource"
-_KEY_BYTES = 24
-_MINUTE_MS = 60_000
+_KEY_BYTES, _MINUTE_MS = 24, 60_000
 MAX_CONCURRENT_DOWNLOADS = 8
 """Maximum files sent concurrently; one tenant may use half. Each is in memory while it is
 sent."""
 INVALID_LIBRARY_CODE = "blueprint_library_resources_fetch_failed"
 """The error code of an invalid library of device templates, as consoles expect it."""
 
-SVG = "image/svg+xml"
-ZIP = "application/zip"
-MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG, ZIP)
+SVG_MEDIA_TYPE, ZIP_MEDIA_TYPE = "image/svg+xml", "application/zip"
+MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp", SVG_MEDIA_TYPE, ZIP_MEDIA_TYPE)
 _SIGNATURES = (
     (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
     (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
     (re.compile(rb"GIF8[79]a"), "image/gif"),
     (re.compile(rb"RIFF.{4}WEBP", re.DOTALL), "image/webp"),
-    (re.compile(rb"PK\x03\x04"), ZIP),
+    (re.compile(rb"PK\x03\x04"), ZIP_MEDIA_TYPE),
 )
-_SVG_START = re.compile(rb"<svg[\s>/]")
+_SVG_START_PATTERN = re.compile(rb"<svg[\s>/]")
 _SVG_SEARCH_BYTES = 8192
 """Bytes at the beginning of a text in which the root of an SVG must occur."""
 
@@ -237,7 +237,7 @@ def detect_media_type(content: bytes) -> str | None:
     for begins, media_type in _SIGNATURES:
         if begins.match(content):
             return media_type
-    return SVG if _is_svg(content[:_SVG_SEARCH_BYTES]) else None
+    return SVG_MEDIA_TYPE if _is_svg(content[:_SVG_SEARCH_BYTES]) else None
 
 
 def _is_svg(text: bytes) -> bool:
@@ -246,7 +246,7 @@ def _is_svg(text: bytes) -> bool:
     while text.startswith((b"<?", b"<!")):
         end = b"-->" if text.startswith(b"<!--") else b">"
         text = text.partition(end)[2].lstrip()
-    return _SVG_START.match(text) is not None
+    return _SVG_START_PATTERN.match(text) is not None
 
 
 class ResourceService:
@@ -264,8 +264,8 @@ class ResourceService:
             tenant=user.tenant,
             key=key,
             name=request.file_name,
-            minutes=max(UPLOAD_MINUTES, request.temp_resource_live_minutes or 0),
-            until=now_ms() + UPLOAD_MINUTES * _MINUTE_MS,
+            minutes=max(UPLOAD_URL_MINUTES, request.temp_resource_live_minutes or 0),
+            until=now_ms() + UPLOAD_URL_MINUTES * _MINUTE_MS,
         )
         sealed = self._seal.seal(msgspec.json.encode(ticket).decode(), _TICKET_CONTEXT)
         return UploadTarget(UPLOAD_PATH_PREFIX + sealed.rstrip("="), FILE_PATH_PREFIX + key, key)
@@ -282,10 +282,10 @@ class ResourceService:
             text = f"the file must be one of {', '.join(MEDIA_TYPES)}"
             library = ticket.name.lower().endswith(".zip")
             raise UnsupportedMedia(text, code=INVALID_LIBRARY_CODE if library else None)
-        if media_type == ZIP and len(content) > MAX_LIBRARY_BYTES:
+        if media_type == ZIP_MEDIA_TYPE and len(content) > MAX_LIBRARY_BYTES:
             raise TooLarge(f"a ZIP must have at most {MAX_LIBRARY_BYTES} bytes")
         now = datetime.now(UTC)
-        resource = Resource(
+        resource = StoredFile(
             id=ticket.key,
             tenant=ticket.tenant,
             name=ticket.name,
@@ -298,16 +298,16 @@ class ResourceService:
         if not await self._store.insert(resource):
             raise InvalidInput("was already used", field="ticket")
 
-    async def stream_content(self, resource: Resource) -> AsyncGenerator[bytes, None]:
+    async def stream_content(self, resource: StoredFile) -> AsyncGenerator[bytes, None]:
         """Yield the content of a file; a tenant has only a few files in memory."""
         async with self._files.slot(resource.tenant):
-            content = (await self.get(resource.id, whole=True)).content
+            content = (await self.get(resource.id, content=True)).content
             for start in range(0, len(content), PIECE_BYTES):
                 yield content[start : start + PIECE_BYTES]
 
-    async def get(self, key: str, *, whole: bool = False) -> Resource:
-        """Return a file, without its content unless `whole`; raise `NotFound`."""
-        resource = await self._store.get(key, whole=whole)
+    async def get(self, key: str, *, content: bool = False) -> StoredFile:
+        """Return a file, without its content unless `content`; raise `NotFound`."""
+        resource = await self._store.get(key, content=content)
         if resource is None:
             raise NotFound("the resource does not exist", field="key")
         return resource
@@ -375,7 +375,7 @@ async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPa
 async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str]) -> Stream:
     """Return an uploaded file; raise `NotFound`."""
     resource = await resources.get(key)
-    way = "attachment" if resource.type == ZIP else "inline"
+    way = "attachment" if resource.type == ZIP_MEDIA_TYPE else "inline"
     headers = _FILE_HEADERS | {
         "Content-Disposition": f"{way}; filename*=UTF-8''{quote(resource.name)}",
         "Content-Length": str(resource.size),
@@ -384,7 +384,7 @@ async def get_file(request: HttpRequest, resources: Resources, key: FromPath[str
 
 
 @dataclass(frozen=True)
-class ResourceHandlers:
+class ResourceHandlerDependencies:
     """Dependencies of the handlers."""
 
     resources: ResourceService
@@ -395,6 +395,6 @@ def create_router(resources: ResourceService) -> Router:
     return route_operations(
         globals(),
         "/resource",
-        dependencies=build_dependencies(ResourceHandlers(resources)),
+        dependencies=build_dependencies(ResourceHandlerDependencies(resources)),
         tags=["Resources"],
     )

@@ -30,7 +30,7 @@ from libs.common.bus.streams import EVENTS, create_missing_streams, read_event_p
 from libs.common.bus.subjects import device_event
 from libs.common.errors import Unavailable
 from libs.common.jobs import cancel_and_wait
-from services.auth.applications.event_partitions import EventDistributor
+from services.auth.applications.event_partitions import EventStreamUpdater
 from tests.integration.nats_door import WAIT, Server, nats_door
 
 DEVICES = 8
@@ -57,7 +57,7 @@ async def set_partitions(server: Server, number: int, *tenants: str) -> None:
 
     applications: Any = SimpleNamespace(list_event_reading_tenants=list_event_reading_tenants)
     async with bus_of(server, "auth") as bus:
-        await EventDistributor(bus, applications, number).distribute()
+        await EventStreamUpdater(bus, applications, number).update_streams()
 
 
 async def publish(bus: Bus, first: int, number: int = 80, tenant: str = "t1") -> None:

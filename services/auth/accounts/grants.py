@@ -20,7 +20,7 @@ GRANTS_PER_PAGE = 1000
 """Grants per page of a sweep."""
 _SORT_FIELD_BY_COLUMN = {"id": "id", "resource_id": "id", "resource_type": "type"}
 """Stored field by the name of a sortable column."""
-_GROUP_IDS_BY_TYPE = {"$group": {"_id": "$type", "ids": {"$push": "$id"}}}
+_IDS_BY_TYPE_STAGE = {"$group": {"_id": "$type", "ids": {"$push": "$id"}}}
 """Aggregation stage with one row per type: 10,000 grants take 12 ms this way, 50 ms as single rows.
 The index covers both fields, so MongoDB reads no documents."""
 
@@ -65,7 +65,7 @@ class GrantStore:
         """Return all ids that any of `roles` is granted, by type."""
         query = {"tenant": tenant, "role": {"$in": list(roles)}}
         rows = await self._grants.aggregate(
-            [{"$match": query}, _GROUP_IDS_BY_TYPE], session=session
+            [{"$match": query}, _IDS_BY_TYPE_STAGE], session=session
         )
         ids = {row["_id"]: frozenset(row["ids"]) async for row in rows}
         return {kind: ids.get(kind.value, frozenset()) for kind in ResourceType}
@@ -137,7 +137,7 @@ class GrantStore:
         page = self._grants.find(query, sort=[("_id", 1)], limit=GRANTS_PER_PAGE)
         return [(row["_id"], row["tenant"], msgspec.convert(row, Resource)) async for row in page]
 
-    async def delete_role(self, tenant: str, role_id: int, session: Session) -> None:
+    async def delete_all_of_role(self, tenant: str, role_id: int, session: Session) -> None:
         """Delete all grants of a role."""
         await self._grants.delete_many({"tenant": tenant, "role": role_id}, session=session)
 

@@ -29,7 +29,7 @@ from libs.common.store.mongo import (
     raise_on_duplicate,
 )
 from services.auth.accounts.users import ID_BLOCK_SIZE
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 
 
 class MenuType(StrEnum):
@@ -49,9 +49,9 @@ class Menu(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     parent_id: int | None = None
 
     @property
-    def subject(self) -> AuditSubject:
+    def audit_target(self) -> AuditTarget:
         """Return the entry as an audit log object."""
-        return AuditSubject("menu", str(self.id), self.name)
+        return AuditTarget("menu", str(self.id), self.name)
 
 
 class MenuStore:
@@ -125,11 +125,11 @@ def build_menu_document(tenant: str, menu: Menu) -> Document:
     return {"tenant": tenant, **msgspec.to_builtins(menu)}
 
 
-_INITIAL_FUNCTIONS = frozenset(Function)
+_ALL_FUNCTION_CODES = frozenset(Function)
 
 
 def _initial_menu(identity: int, code: str, parent: int | None = None) -> Menu:
-    kind = MenuType.FUNCTION if code in _INITIAL_FUNCTIONS else MenuType.MENU
+    kind = MenuType.FUNCTION if code in _ALL_FUNCTION_CODES else MenuType.MENU
     return Menu(id=identity, code=code, name=code, type=kind, parent_id=parent)
 
 
@@ -176,9 +176,9 @@ INITIAL_MENUS = (
 """Menus of a new tenant, parents before their children."""
 
 
-SUPER_ADMIN = "super_admin"
+SUPER_ADMIN_ROLE_NAME = "super_admin"
 """Name of the role whose users have all permissions."""
-SUPER_ADMIN_ID = 1
+INITIAL_SUPER_ADMIN_ROLE_ID = 1
 """The id of the role `super_admin` in the default tenant."""
 _SORT_FIELD_BY_COLUMN = {
     "id": "_id",
@@ -200,9 +200,9 @@ class Role(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     created_at: datetime
 
     @property
-    def subject(self) -> AuditSubject:
+    def audit_target(self) -> AuditTarget:
         """Return the role as an audit log object."""
-        return AuditSubject("role", str(self.id), self.name)
+        return AuditTarget("role", str(self.id), self.name)
 
 
 class RoleStore:
@@ -225,9 +225,11 @@ class RoleStore:
         documents = await self._roles.find(query, session=session).to_list(None)
         return {role.id: role for role in msgspec.convert(documents, list[Role])}
 
-    async def find_super_admin_id(self, tenant: str, session: Session | None = None) -> int | None:
+    async def find_super_admin_role_id(
+        self, tenant: str, session: Session | None = None
+    ) -> int | None:
         """Return the id of the role `super_admin`; None if the tenant does not exist."""
-        query = {"tenant": tenant, "name": SUPER_ADMIN}
+        query = {"tenant": tenant, "name": SUPER_ADMIN_ROLE_NAME}
         role = await self._roles.find_one(query, {"_id": 1}, session=session)
         return None if role is None else int(role["_id"])
 

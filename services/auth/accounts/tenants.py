@@ -31,10 +31,10 @@ DEFAULT_TENANT = "default"
 """The tenant that the first start creates."""
 TENANT_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Pattern of tenant names, which are tokens of NATS subjects."""
-TENANT_RULE = "must be 1 to 64 letters, digits, '_' or '-'"
-COPY_SECONDS = 2.0
+TENANT_RULE_TEXT = "must be 1 to 64 letters, digits, '_' or '-'"
+VERSION_COPY_INTERVAL_SECONDS = 2.0
 """Seconds between two copies of recent access versions to Redis."""
-COPY_AGE = timedelta(seconds=30)
+MAX_COPIED_CHANGE_AGE = timedelta(seconds=30)
 """Age up to which a changed version is copied: longer than a takeover after a crash lasts."""
 COUNTED_DOCUMENTS_BY_LIMIT: dict[str, tuple[str, Document]] = {
     "users": ("users", {}),
@@ -81,13 +81,13 @@ class TenantStore:
         with raise_on_duplicate(Conflict(f"tenant `{tenant}` exists already", field="name")):
             await self._tenants.insert_one(document, session=session)
 
-    async def list_all(self, users: Mapping[str, int]) -> list[Tenant]:
+    async def list_all(self, user_counts: Mapping[str, int]) -> list[Tenant]:
         """Return all tenants sorted by name, with the number of their users."""
         return [
             Tenant(
                 name=document["_id"],
                 created_at=to_ms(document["createdAt"]),
-                users=users.get(document["_id"], 0),
+                users=user_counts.get(document["_id"], 0),
             )
             async for document in self._tenants.find().sort("_id", 1)
         ]
@@ -115,33 +115,33 @@ class TenantStore:
             count_rejection(limit, tenant)
             raise limit_error(limit, maximum)
 
-    async def count_usage(self, tenant: str) -> dict[str, int]:
-        """Return the number of counted documents by limit, except `records`."""
+    async def count_limited_documents(self, tenant: str) -> dict[str, int]:
+        """Return the number of documents by limit; menus (`records`) are not counted."""
         return {
             limit: await self._database[name].count_documents({"tenant": tenant, **only})
             for limit, (name, only) in COUNTED_DOCUMENTS_BY_LIMIT.items()
             if limit != "records"
         }
 
-    async def list_event_limits(self, below: float) -> dict[str, int]:
-        """Return limits of retained event bytes by tenant, only those under `below`."""
+    async def list_event_byte_limits_below(self, bound: float) -> dict[str, int]:
+        """Return limits of retained event bytes by tenant, only those below `bound`."""
         name = "retainedEventBytes"
         default = self._defaults[name]
-        query = {} if default < below else {f"limits.{name}": {"$lt": below}}
+        query = {} if default < bound else {f"limits.{name}": {"$lt": bound}}
         cursor = self._tenants.find(query, {f"limits.{name}": 1})
         limits = {
             tenant["_id"]: tenant.get("limits", {}).get(name, default) async for tenant in cursor
         }
-        return {tenant: maximum for tenant, maximum in limits.items() if maximum < below}
+        return {tenant: maximum for tenant, maximum in limits.items() if maximum < bound}
 
-    async def record_event_purge(self, tenant: str, events: int, share: int) -> None:
-        """Add `events` to the tenant's number of purged events; store time and `share`."""
-        now = {"purge.at": datetime.now(UTC), "purge.share": share}
-        change = {"$set": now, "$inc": {"purge.events": events}}
+    async def record_event_purge(self, tenant: str, purged_events: int, share_bytes: int) -> None:
+        """Add to the tenant's number of purged events; store the time and the share."""
+        now = {"purge.at": datetime.now(UTC), "purge.share": share_bytes}
+        change = {"$set": now, "$inc": {"purge.events": purged_events}}
         await self._tenants.update_one({"_id": tenant}, change)
 
     async def get_event_purge(self, tenant: str) -> Document | None:
-        """Return latest time, share (bytes) and total of purged events; None without any."""
+        """Return `at` and `share` (bytes) of the latest purge, and the total `events`."""
         document = await self._tenants.find_one({"_id": tenant}, {"purge": 1})
         return None if document is None else document.get("purge")
 
@@ -193,16 +193,18 @@ class TenantStore:
             raise NotFound(f"tenant `{tenant}` does not exist", field="tenant")
         return int(document["access"])
 
-    async def copy_versions_forever(self, versions: AccessVersions) -> None:
-        """Copy recently changed access versions to Redis every `COPY_SECONDS`."""
+    async def copy_recent_versions_forever(self, versions: AccessVersions) -> None:
+        """Copy recently changed access versions to Redis periodically."""
 
         async def copy_recent_versions() -> None:
-            recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - COPY_AGE}}
+            recent = {"accessChangedAt": {"$gt": datetime.now(UTC) - MAX_COPIED_CHANGE_AGE}}
             async for document in self._tenants.find(recent, {"access": 1}):
                 await versions.raise_to(document["_id"], document["access"])
 
         await repeat(
-            copy_recent_versions, COPY_SECONDS, "access versions were not copied to Redis; retrying"
+            copy_recent_versions,
+            VERSION_COPY_INTERVAL_SECONDS,
+            "access versions were not copied to Redis; retrying",
         )
 
 

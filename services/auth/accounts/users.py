@@ -20,11 +20,11 @@ from libs.common.store.mongo import (
     raise_on_duplicate,
     require_document,
 )
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 
 ID_BLOCK_SIZE = 10
 """Ids allocated at a time. A restart wastes at most this many."""
-EMAIL_EXISTS_TEXT = "user_register_email_exist"
+EMAIL_EXISTS_CODE = "user_register_email_exist"
 _SORT_FIELD_BY_COLUMN = {
     "user_id": "_id",
     "id": "_id",
@@ -70,9 +70,9 @@ class StoredUser(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
     @property
-    def subject(self) -> AuditSubject:
+    def audit_target(self) -> AuditTarget:
         """Return the user as an audit log object."""
-        return AuditSubject("user", str(self.id), self.email)
+        return AuditTarget("user", str(self.id), self.email)
 
 
 class UserSummary(msgspec.Struct, frozen=True):
@@ -125,13 +125,13 @@ class UserStore:
         return {user.id: user for user in msgspec.convert(documents, list[UserSummary])}
 
     async def list_role_ids(
-        self, tenant: str, user_id: int, session: Session, *, enabled: bool = False
+        self, tenant: str, user_id: int, session: Session, *, only_if_enabled: bool = False
     ) -> list[int] | None:
         """Return the role ids of a user; None if it does not exist.
 
-        With `enabled`, also return None for a disabled user.
+        With `only_if_enabled`, also return None for a disabled user.
         """
-        query = {"_id": user_id, "tenant": tenant, **({"enabled": True} if enabled else {})}
+        query = {"_id": user_id, "tenant": tenant, **({"enabled": True} if only_if_enabled else {})}
         user = await self._users.find_one(query, {"roles": 1}, session=session)
         return None if user is None else user["roles"]
 
@@ -258,4 +258,4 @@ class UserStore:
 
 
 def _email_exists_error() -> Conflict:
-    return Conflict("another user has this email address", field="email", code=EMAIL_EXISTS_TEXT)
+    return Conflict("another user has this email address", field="email", code=EMAIL_EXISTS_CODE)

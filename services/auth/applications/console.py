@@ -20,11 +20,11 @@ from services.auth.applications.model import (
 )
 from services.auth.applications.service import ApplicationService
 
-Applications = NamedDependency[ApplicationService]
+ApplicationServiceDependency = NamedDependency[ApplicationService]
 
 
 @dataclass(frozen=True)
-class ApplicationHandlers:
+class ApplicationHandlerDependencies:
     """Dependencies of the operations on applications."""
 
     applications: ApplicationService
@@ -32,7 +32,9 @@ class ApplicationHandlers:
 
 @post(example={"name": "Roof reports"})
 async def create_application(
-    caller: RequestCaller, applications: Applications, data: JSONBody[NewApplication]
+    caller: RequestCaller,
+    applications: ApplicationServiceDependency,
+    data: JSONBody[NewApplication],
 ) -> ApplicationWithSecret:
     """Create an application and return its secret, which is shown only once."""
     return ApplicationWithSecret.from_fields(await applications.create(caller, data))
@@ -40,7 +42,9 @@ async def create_application(
 
 @post("/search")
 async def search_applications(
-    caller: RequestCaller, applications: Applications, data: JSONBody[ApplicationSearch]
+    caller: RequestCaller,
+    applications: ApplicationServiceDependency,
+    data: JSONBody[ApplicationSearch],
 ) -> list[ApplicationResponse] | Page[ApplicationResponse]:
     """Search applications by part of their name or client id."""
     rows, total = await applications.search(caller, data)
@@ -49,7 +53,7 @@ async def search_applications(
 
 @get("/{application_id:str}")
 async def get_application(
-    caller: RequestCaller, applications: Applications, application_id: PathId
+    caller: RequestCaller, applications: ApplicationServiceDependency, application_id: PathId
 ) -> ApplicationResponse:
     """Get an application without its secret."""
     return (await applications.get(caller, application_id)).api_response
@@ -58,7 +62,7 @@ async def get_application(
 @put("/{application_id:str}")
 async def update_application(
     caller: RequestCaller,
-    applications: Applications,
+    applications: ApplicationServiceDependency,
     application_id: PathId,
     data: JSONBody[ApplicationUpdate],
 ) -> None:
@@ -68,7 +72,7 @@ async def update_application(
 
 @delete("/{application_id:str}")
 async def delete_application(
-    caller: RequestCaller, applications: Applications, application_id: PathId
+    caller: RequestCaller, applications: ApplicationServiceDependency, application_id: PathId
 ) -> None:
     """Delete an application and revoke its tokens immediately."""
     await applications.delete(caller, application_id)
@@ -76,7 +80,7 @@ async def delete_application(
 
 @post("/{application_id:str}/secret")
 async def regenerate_application_secret(
-    caller: RequestCaller, applications: Applications, application_id: PathId
+    caller: RequestCaller, applications: ApplicationServiceDependency, application_id: PathId
 ) -> ApplicationWithSecret:
     """Replace the secret and revoke the old secret and all tokens immediately.
 
@@ -90,7 +94,7 @@ async def regenerate_application_secret(
 @put("/{application_id:str}/allowed-addresses")
 async def set_allowed_addresses(
     caller: RequestCaller,
-    applications: Applications,
+    applications: ApplicationServiceDependency,
     application_id: PathId,
     data: JSONBody[AllowedAddresses],
 ) -> AllowedAddresses:
@@ -106,7 +110,10 @@ async def set_allowed_addresses(
 
 @put("/{application_id:str}/devices/{device_id:str}", summary="Assign device to application")
 async def give_device(
-    caller: RequestCaller, applications: Applications, application_id: PathId, device_id: PathId
+    caller: RequestCaller,
+    applications: ApplicationServiceDependency,
+    application_id: PathId,
+    device_id: PathId,
 ) -> None:
     """Assign a device to an application, with its values, history and key.
 
@@ -117,7 +124,10 @@ async def give_device(
 
 @delete("/{application_id:str}/devices/{device_id:str}", summary="Remove device from application")
 async def take_device(
-    caller: RequestCaller, applications: Applications, application_id: PathId, device_id: PathId
+    caller: RequestCaller,
+    applications: ApplicationServiceDependency,
+    application_id: PathId,
+    device_id: PathId,
 ) -> None:
     """Return a device from an application to the users. Its key stays valid."""
     await applications.return_device(caller, application_id, device_id)

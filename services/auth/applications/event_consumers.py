@@ -17,18 +17,18 @@ log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 300.0
 """Seconds between two sweeps."""
-TIMEOUT_SECONDS = 5.0
+REQUEST_TIMEOUT_SECONDS = 5.0
 """Timeout of JetStream requests, in seconds."""
 
 
-class _ConsumerNames(msgspec.Struct):
+class _ConsumerNamesPage(msgspec.Struct):
     total: int = 0
     consumers: list[str] | None = None
 
 
 @dataclass(frozen=True)
-class EventConsumers:
-    """The durable consumers of applications, each named after its client id."""
+class AbandonedConsumerSweep:
+    """Deletes abandoned durable consumers, which are named after client ids."""
 
     bus: Bus
     applications: ApplicationStore
@@ -51,7 +51,7 @@ class EventConsumers:
         while True:
             page = msgspec.json.decode(
                 await self._request(f"$JS.API.CONSUMER.NAMES.{EVENTS}", {"offset": len(names)}),
-                type=_ConsumerNames,
+                type=_ConsumerNamesPage,
             )
             names += page.consumers or []
             if not page.consumers or len(names) >= page.total:
@@ -59,7 +59,9 @@ class EventConsumers:
 
     async def _request(self, subject: str, body: dict[str, int] | None = None) -> bytes:
         encoded = b"" if body is None else msgspec.json.encode(body)
-        return (await self.bus.client.request(subject, encoded, timeout=TIMEOUT_SECONDS)).data
+        return (
+            await self.bus.client.request(subject, encoded, timeout=REQUEST_TIMEOUT_SECONDS)
+        ).data
 
 
 def _is_client_id(name: str) -> bool:

@@ -18,12 +18,12 @@ from services.auth.applications.store import ApplicationStore
 
 log = logging.getLogger(__name__)
 
-CHECK_SECONDS = 2.0
-"""Seconds until a new application receives events."""
+UPDATE_INTERVAL_SECONDS = 2.0
+"""Seconds between two updates; a new application may wait as long for its first event."""
 
 
 @dataclass(frozen=True)
-class EventDistributor:
+class EventStreamUpdater:
     """Maintains the partitions of events and the sources of `EVENTS`."""
 
     bus: Bus
@@ -31,13 +31,15 @@ class EventDistributor:
     partitions: int
 
     async def run(self) -> None:
-        """Call `distribute` periodically; runs in the lease holder."""
+        """Call `update_streams` periodically; runs in the lease holder."""
         late = "events were not distributed; retrying"
-        await repeat(self.distribute, CHECK_SECONDS, late, upcoming=self._set_partitions)
+        await repeat(
+            self.update_streams, UPDATE_INTERVAL_SECONDS, late, upcoming=self._set_partition_count
+        )
 
-    async def distribute(self) -> None:
+    async def update_streams(self) -> None:
         """Set the number of partitions and the tenants whose events are copied."""
-        if not (streams := await self._set_partitions()):
+        if not (streams := await self._set_partition_count()):
             return
         copied_tenants = [
             StreamSource(name=stream, filter_subject=f"event.{tenant}.>")
@@ -49,8 +51,8 @@ class EventDistributor:
             await self.bus.js.update_stream(config.evolve(sources=copied_tenants or None))
             log.info("EVENTS copies the events of %d tenants", len(copied_tenants) // len(streams))
 
-    async def _set_partitions(self, _: float = 0.0) -> list[str]:
-        """Set the number of event partitions; return the streams of all ever created."""
+    async def _set_partition_count(self, _: float = 0.0) -> list[str]:
+        """Set the number of partitions; return the streams of all partitions ever created."""
         event_partitions = await set_event_partitions(
             self.bus.js, self.bus.replicas, self.partitions
         )

@@ -11,7 +11,7 @@ from libs.common.contracts.auth import Application
 from libs.common.http.console import PageRequest, ResponseModel
 from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.networks import is_in_networks
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 
 MAX_ALLOWED_ADDRESSES = 100
 """Maximum entries of an allow-list."""
@@ -59,9 +59,9 @@ class StoredApplication(msgspec.Struct, frozen=True, kw_only=True, rename="camel
         return not self.allowed_addresses or is_in_networks(address, self.allowed_addresses)
 
     @property
-    def subject(self) -> AuditSubject:
+    def audit_target(self) -> AuditTarget:
         """Return the application as an audit log object."""
-        return AuditSubject("application", str(self.id), self.name)
+        return AuditTarget("application", str(self.id), self.name)
 
     @property
     def audit_fields(self) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class ApplicationService:
             if application.events:
                 await change.reserve("consumers")
             await self.store.add(application, change.session)
-            change.record("created", application.subject, after=application.audit_fields)
+            change.record("created", application.audit_target, after=application.audit_fields)
 
         await self.changes.run(caller, insert_application)
         return _with_secret(application, secret)
@@ -150,7 +150,7 @@ class ApplicationService:
         async def delete_application(change: ChangeTransaction) -> None:
             application = await self.get(caller, application_id, change.session)
             await self.store.remove(application, change.session)
-            change.record("deleted", application.subject, before=application.audit_fields)
+            change.record("deleted", application.audit_target, before=application.audit_fields)
             generation = with_next_generation(application).generation
             user = application.nats_user if application.events else ""
             change.revoke_tokens(PrincipalKind.APPLICATION, str(application_id), generation, user)
@@ -184,7 +184,7 @@ class ApplicationService:
         device: OwnedDevice,
     ) -> None:
         fields = {"device_id": str(device_id), "sn": device.sn, "name": device.name}
-        await self.changes.record(caller, action, application.subject, after=fields)
+        await self.changes.record(caller, action, application.audit_target, after=fields)
 
     async def _update_if_changed(
         self,
@@ -205,7 +205,7 @@ class ApplicationService:
                 old, new = before.audit_fields, after.audit_fields
                 names = [name for name in old if old[name] != new[name]]
                 changed = [{name: fields[name] for name in names} or None for fields in (old, new)]
-                change.record(action, after.subject, *changed)
+                change.record(action, after.audit_target, *changed)
             user = before.nats_user if before.events else ""
             if after.generation > before.generation:
                 change.revoke_tokens(

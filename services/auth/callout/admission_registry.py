@@ -2,8 +2,8 @@
 
 A client that connects with an MQTT client id takes over the session of that id, because nats-server
 has one namespace of ids for all users. So an id belongs to one device: its SN always (in the exact
-spelling), any other id if no other device has it. A device has at most `MAX_CLIENT_IDS` further
-ids. With one more it loses the oldest, and the session of that id is deleted.
+spelling), any other id if no other device has it. A device has at most `MAX_EXTRA_CLIENT_IDS`
+further ids. With one more it loses the oldest, and the session of that id is deleted.
 """
 
 import hashlib
@@ -28,8 +28,8 @@ from libs.common.limits import TAKE_SCRIPT, bucket_key
 from libs.common.store.redis import Redis
 from services.auth.callout.permissions import MAX_CLIENTS_PER_ACCESS_KEY, Admission
 from services.auth.connections import (
-    ADMISSIONS_SECONDS,
-    MAX_STORED_ADMISSIONS,
+    ADMISSION_RETENTION_SECONDS,
+    MAX_STORED_ADMISSIONS_PER_USER,
     AdmissionRecord,
     admissions_key,
     user_block_key,
@@ -38,21 +38,21 @@ from services.auth.device_credentials import DeviceCredentialStore
 
 log = logging.getLogger(__name__)
 
-LOGINS_PER_SECOND = 1.0
+USER_LOGINS_PER_SECOND = 1.0
 """Maximum logins per second of one device, application or integration, after a burst."""
-MAX_LOGIN_BURST = 60
+MAX_USER_LOGIN_BURST = 60
 """Maximum logins at once of one device, application or integration."""
-MAX_CLIENT_IDS = 8
+MAX_EXTRA_CLIENT_IDS = 8
 """Maximum client ids of a device in addition to its SN."""
-CLIENT_ID_SECONDS = int(SESSION_DAYS * DAY)
+CLIENT_ID_RESERVATION_SECONDS = int(SESSION_DAYS * DAY)
 """Seconds for which an MQTT client id stays reserved; nats-server keeps its session as long."""
-MAX_WAITING_DELETIONS = 1000
+MAX_WAITING_SESSION_DELETIONS = 1000
 """Maximum MQTT sessions waiting to be deleted. Further sessions expire in nats-server."""
-REQUEST_SECONDS = 5.0
+REQUEST_TIMEOUT_SECONDS = 5.0
 """Timeout of requests to nats-server, in seconds."""
 OTHER_OWNER, SAME_OWNER, NO_OWNER = range(3)
 """Previous owner of an id, as `admit.lua` returns it."""
-_CLIENT_ID_PREFIX = "tw:mqtt-id:"
+_CLIENT_ID_KEY_PREFIX = "tw:mqtt-id:"
 _SESSION_HASH_ALPHABET = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
 
 
@@ -112,17 +112,17 @@ class AdmissionRegistry:
             user_block_key(user),
         ]
         args: list[Any] = [
-            LOGINS_PER_SECOND,
-            MAX_LOGIN_BURST,
+            USER_LOGINS_PER_SECOND,
+            MAX_USER_LOGIN_BURST,
             entry,
-            MAX_STORED_ADMISSIONS,
-            ADMISSIONS_SECONDS,
+            MAX_STORED_ADMISSIONS_PER_USER,
+            ADMISSION_RETENTION_SECONDS,
         ]
         args += [admission.tenant, TENANT_LIFETIME_SECONDS]
         if client_id not in {None, user}:
-            keys += [f"{_CLIENT_ID_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
-            maximum = MAX_CLIENTS_PER_ACCESS_KEY if admission.shared else MAX_CLIENT_IDS
-            args += [key, client_id, CLIENT_ID_SECONDS, maximum, _CLIENT_ID_PREFIX]
+            keys += [f"{_CLIENT_ID_KEY_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
+            maximum = MAX_CLIENTS_PER_ACCESS_KEY if admission.shared else MAX_EXTRA_CLIENT_IDS
+            args += [key, client_id, CLIENT_ID_RESERVATION_SECONDS, maximum, _CLIENT_ID_KEY_PREFIX]
         owner, wait_ms, admissions, *evicted = await self._admit(keys=keys, args=args)
         if owner == OTHER_OWNER:
             return None
@@ -132,13 +132,13 @@ class AdmissionRegistry:
             await self._redis.lrem(admissions_key(user), 1, entry)
             return None
         for evicted_id in evicted:
-            if len(self._deleting) < MAX_WAITING_DELETIONS:
+            if len(self._deleting) < MAX_WAITING_SESSION_DELETIONS:
                 self._deleting.start(evicted_id, partial(self._delete_session, evicted_id.decode()))
         return AdmissionResult(wait_ms / 1000, admissions)
 
     async def release_client_id(self, client_id: str) -> None:
-        """Delete the reservation of an MQTT client id, which is another device's SN."""
-        await self._redis.delete(f"{_CLIENT_ID_PREFIX}{client_id}")
+        """Delete the reservation of an SN as MQTT client id, which another device made."""
+        await self._redis.delete(f"{_CLIENT_ID_KEY_PREFIX}{client_id}")
 
     async def stop(self) -> None:
         """Stop deleting sessions; nats-server expires the rest."""
@@ -149,22 +149,20 @@ class AdmissionRegistry:
         for endpoint in self._endpoints:
             try:
                 if await self._session_exists(client_id):
-                    await self._replace_with_clean_session(client_id, endpoint)
+                    await self._delete_by_clean_session(client_id, endpoint)
             except (aiomqtt.MqttError, NatsError, TimeoutError) as error:
                 log.warning("the MQTT session %r was not deleted: %r", client_id, error)
             else:
                 return
 
-    async def _replace_with_clean_session(
-        self, client_id: str, endpoint: Mapping[str, Any]
-    ) -> None:
+    async def _delete_by_clean_session(self, client_id: str, endpoint: Mapping[str, Any]) -> None:
         """Delete a session as MQTT defines it: by a clean session with the same id."""
         async with aiomqtt.Client(
             **endpoint,
             username=self._user,
             password=self._password,
             identifier=client_id,
-            timeout=REQUEST_SECONDS,
+            timeout=REQUEST_TIMEOUT_SECONDS,
         ):
             pass
 
@@ -173,7 +171,7 @@ class AdmissionRegistry:
         answer = await self._bus.client.request(
             f"$JS.API.STREAM.MSG.GET.{SESSIONS}",
             msgspec.json.encode({"last_by_subj": subject}),
-            timeout=REQUEST_SECONDS,
+            timeout=REQUEST_TIMEOUT_SECONDS,
         )
         return msgspec.json.decode(answer.data, type=_SessionReply).error is None
 

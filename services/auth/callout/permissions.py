@@ -30,7 +30,7 @@ from libs.common.contracts.integrations import (
     integration_user,
 )
 
-DEVICE_CHANNELS = ("report", "event", "reply")
+DEVICE_PUBLISH_CHANNELS = ("report", "event", "reply")
 """Last parts of the subjects that a device may publish to."""
 MAX_CLIENTS_PER_ACCESS_KEY = 64
 """Maximum connections per access key of a tenant."""
@@ -48,7 +48,7 @@ class Permissions(msgspec.Struct, frozen=True):
     account: str = EXTERNAL_ACCOUNT
     """The connection's account in nats-server."""
     answers: bool = False
-    """Whether it may respond once to each received request, within a minute."""
+    """Whether the connection may respond once to each received request, within a minute."""
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -59,12 +59,12 @@ class Admission(msgspec.Struct, frozen=True):
     credential: str
     """Hash of the key or secret of the login."""
     tenant: str = ""
-    """The tenant that owns it; empty for an integration, which serves all tenants."""
+    """The tenant of the login; empty for an integration, which serves all tenants."""
     shared: bool = False
     """Whether several clients, up to `MAX_CLIENTS_PER_ACCESS_KEY`, use the same login."""
 
 
-def _require_token(text: str, name: str) -> str:
+def _require_subject_token(text: str, name: str) -> str:
     if not is_token(text):
         raise InvalidIdentityError(f"{name} {text!r} must be one token of a NATS subject")
     return text
@@ -83,12 +83,12 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
 
     Raises `InvalidIdentityError` if `sn` is not one plain token.
     """
-    sn = _require_token(sn, "the SN")
-    mapped = [partitioned_uplink_subject(sn, channel, "*") for channel in DEVICE_CHANNELS]
+    sn = _require_subject_token(sn, "the SN")
+    mapped = [partitioned_uplink_subject(sn, channel, "*") for channel in DEVICE_PUBLISH_CHANNELS]
     answers = "$MQTT.sub.>" if mqtt else f"{device_inbox_prefix(sn)}.>"
     return Permissions(
         publish=(
-            *(uplink_subject(sn, channel) for channel in DEVICE_CHANNELS),
+            *(uplink_subject(sn, channel) for channel in DEVICE_PUBLISH_CHANNELS),
             *(mapped if mqtt else ()),
         ),
         subscribe=(f"thing.{sn}.down", f"thing.{sn}.down.>", answers),
@@ -101,7 +101,7 @@ def mqtt_client_permissions(access_key: str) -> Permissions:
 
     Raises `InvalidIdentityError` if the access key is not one plain token.
     """
-    topics = external_topics(_require_token(access_key, "the access key"))
+    topics = external_topics(_require_subject_token(access_key, "the access key"))
     return Permissions(
         publish=(topics,),
         subscribe=(topics, "$MQTT.sub.>"),
@@ -120,8 +120,8 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
 
     Raises `InvalidIdentityError` if an argument is not one plain token.
     """
-    client_id = _require_token(client_id, "the client id")
-    tenant = _require_token(tenant, "the tenant")
+    client_id = _require_subject_token(client_id, "the client id")
+    tenant = _require_subject_token(tenant, "the tenant")
     consumer = f"{EVENTS}.{client_id}"
     return Permissions(
         publish=(
@@ -142,7 +142,7 @@ def integration_permissions(integration: str) -> Permissions:
 
     Raises `InvalidIdentityError` if the id is not one plain token.
     """
-    integration = _require_token(integration, "the integration")
+    integration = _require_subject_token(integration, "the integration")
     return Permissions(
         publish=(
             announce_subject(integration),

@@ -43,7 +43,7 @@ MAX_DELAYED_REJECTIONS = 2_000
 MAX_CONCURRENT_LOGINS = 16
 """Maximum concurrent logins; one tenant may use half of them. More would not be faster and would
 exhaust the process."""
-MAX_WAITING_LOGINS = 2_000
+MAX_WAITING_LOGINS_PER_TENANT = 2_000
 """Maximum waiting logins of a tenant; nats-server would time out further ones."""
 TENANT_LOOKUP_LANE = "?"
 """Scheduler lane of the lookups of user names' tenants; no tenant has this name."""
@@ -62,7 +62,7 @@ class Callout:
         self._key = key
         self._tenants = tenants
         self._log_ins = FairScheduler(
-            "bus log-ins", MAX_CONCURRENT_LOGINS, items=MAX_WAITING_LOGINS
+            "bus log-ins", MAX_CONCURRENT_LOGINS, items=MAX_WAITING_LOGINS_PER_TENANT
         )
         self._delayed = NamedTasks()
         self._subscription: Subscription | None = None

@@ -15,11 +15,11 @@ from libs.common.identity.access import AccessVersions
 from libs.common.identity.functions import Function
 from libs.common.store.mongo import Mongo, Session
 from services.auth.accounts import Accounts
-from services.auth.accounts.roles import SUPER_ADMIN, Role
+from services.auth.accounts.roles import SUPER_ADMIN_ROLE_NAME, Role
 
 MAX_USER_GRANTS = 50_000
 """Maximum grants per response. As many of the longest ids fit into one NATS message."""
-_KNOWN_FUNCTIONS = frozenset(Function)
+_ALL_FUNCTION_CODES = frozenset(Function)
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class AccessService:
             return Access(
                 version=await stores.tenants.get_access_version(tenant, session),
                 functions=await stores.menus.list_function_codes(tenant, menu_ids, session)
-                & _KNOWN_FUNCTIONS,
-                super_admin=any(role.name == SUPER_ADMIN for role in roles),
+                & _ALL_FUNCTION_CODES,
+                super_admin=any(role.name == SUPER_ADMIN_ROLE_NAME for role in roles),
                 viewers_may_command=settings is not None and settings.viewers_may_command,
             )
 
@@ -83,7 +83,7 @@ class AccessService:
 
     async def _list_roles(self, user: UserRef, session: Session) -> Collection[Role]:
         ids = await self.accounts.users.list_role_ids(
-            user.tenant, user.user_id, session, enabled=True
+            user.tenant, user.user_id, session, only_if_enabled=True
         )
         if ids is None:
             raise Unauthenticated("the user is deleted or disabled")

@@ -26,12 +26,12 @@ from services.auth.grants.service import GrantService
 from services.auth.roles.console import SearchBody
 from services.auth.roles.service import KeywordSearch
 
-Grants = NamedDependency[GrantService]
-Listings = NamedDependency[RoleListings]
+GrantServiceDependency = NamedDependency[GrantService]
+RoleListingsDependency = NamedDependency[RoleListings]
 
 
 @dataclass(frozen=True)
-class GrantHandlers:
+class GrantHandlerDependencies:
     """Dependencies of the operations on the resources of roles."""
 
     grants: GrantService
@@ -41,7 +41,7 @@ class GrantHandlers:
 @post("/resources")
 async def list_role_resources(
     caller: RequestCaller,
-    grants: Grants,
+    grants: GrantServiceDependency,
     role_id: PathId,
     data: JSONBody[ResourceSearch | None] = None,
 ) -> list[GrantedResource] | Page[GrantedResource]:
@@ -54,7 +54,10 @@ async def list_role_resources(
 
 @post("/associate-resource")
 async def add_role_resources(
-    caller: RequestCaller, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
+    caller: RequestCaller,
+    grants: GrantServiceDependency,
+    role_id: PathId,
+    data: JSONBody[ResourceList],
 ) -> dict[str, str]:
     """Grant resources to a role."""
     await grants.add(caller, role_id, parse_resources(data.resources))
@@ -63,7 +66,10 @@ async def add_role_resources(
 
 @post("/disassociate-resource")
 async def remove_role_resources(
-    caller: RequestCaller, grants: Grants, role_id: PathId, data: JSONBody[ResourceList]
+    caller: RequestCaller,
+    grants: GrantServiceDependency,
+    role_id: PathId,
+    data: JSONBody[ResourceList],
 ) -> dict[str, str]:
     """Revoke resources of a role by type and id."""
     await grants.remove(caller, role_id, parse_resources(data.resources))
@@ -72,7 +78,10 @@ async def remove_role_resources(
 
 @post("/integrations")
 async def list_role_integrations(
-    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller,
+    listings: RoleListingsDependency,
+    role_id: PathId,
+    data: SearchBody = None,
 ) -> list[RoleIntegration] | Page[RoleIntegration]:
     """List the integrations that a role is granted."""
     search = data or KeywordSearch()
@@ -91,7 +100,10 @@ async def list_role_integrations(
 
 @post("/undistributed-integrations")
 async def list_other_integrations(
-    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller,
+    listings: RoleListingsDependency,
+    role_id: PathId,
+    data: SearchBody = None,
 ) -> list[CandidateIntegration] | Page[CandidateIntegration]:
     """List the integrations that a role is not granted."""
     search = data or KeywordSearch()
@@ -105,7 +117,10 @@ async def list_other_integrations(
 
 @post("/devices")
 async def list_role_devices(
-    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller,
+    listings: RoleListingsDependency,
+    role_id: PathId,
+    data: SearchBody = None,
 ) -> list[RoleDevice] | Page[RoleDevice]:
     """List the devices that a role can see, directly, by group or by integration."""
     search = data or KeywordSearch()
@@ -114,7 +129,10 @@ async def list_role_devices(
 
 @post("/undistributed-devices")
 async def list_other_devices(
-    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller,
+    listings: RoleListingsDependency,
+    role_id: PathId,
+    data: SearchBody = None,
 ) -> list[CandidateDevice] | Page[CandidateDevice]:
     """List the devices that a role cannot see."""
     search = data or KeywordSearch()
@@ -123,7 +141,10 @@ async def list_other_devices(
 
 @post("/dashboards")
 async def list_role_dashboards(
-    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller,
+    listings: RoleListingsDependency,
+    role_id: PathId,
+    data: SearchBody = None,
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is granted."""
     search = data or KeywordSearch()
@@ -133,7 +154,10 @@ async def list_role_dashboards(
 
 @post("/undistributed-dashboards")
 async def list_other_dashboards(
-    caller: RequestCaller, listings: Listings, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller,
+    listings: RoleListingsDependency,
+    role_id: PathId,
+    data: SearchBody = None,
 ) -> list[RoleDashboard] | Page[RoleDashboard]:
     """List the dashboards that a role is not granted."""
     search = data or KeywordSearch()

@@ -46,7 +46,7 @@ SWEEP_SECONDS = 3600.0
 """Seconds between two sweeps, and before the first one, when all services are running."""
 PAGE_PAUSE_SECONDS = 0.5
 """Seconds between two pages of a sweep."""
-MIN_AGE = timedelta(hours=1)
+MIN_GRANT_AGE = timedelta(hours=1)
 """Minimum age of checked grants, because a newer grant's resource may not exist yet."""
 
 
@@ -64,7 +64,7 @@ class GrantSweep:
     async def sweep(self) -> None:
         """Check every grant once."""
         after: Any = None
-        while page := await self.grants.accounts.grants.list_page_older_than(MIN_AGE, after):
+        while page := await self.grants.accounts.grants.list_page_older_than(MIN_GRANT_AGE, after):
             tenants: dict[str, list[Resource]] = defaultdict(list)
             after = page[-1][0]
             for _, tenant, resource in page:

@@ -202,7 +202,7 @@ class RoleListings:
         )
         hidden = set() if granted else set(granted_ids)
         chosen = _sort_rows([each for each in dashboards if each.id not in hidden], order)
-        people = await self._find_users(caller, chosen)
+        people = await self._find_creators(caller, chosen)
         return [
             RoleDashboard(
                 dashboard_id=str(each.id),
@@ -277,7 +277,7 @@ class RoleListings:
         ids = sorted({device.integration for device in devices.devices})
         described = await self.owners.list_integrations(request.tenant, ids) if ids else []
         names = {integration.id: integration.name for integration in described}
-        people = await self._find_users(caller, devices.devices)
+        people = await self._find_creators(caller, devices.devices)
         rows = [
             (
                 device,
@@ -294,7 +294,7 @@ class RoleListings:
         ]
         return rows, devices.total
 
-    async def _find_users(
+    async def _find_creators(
         self, caller: Caller, resources: Iterable[DescribedDevice | DescribedDashboard]
     ) -> dict[int, UserSummary]:
         ids = {each.user_id for each in resources if each.user_id is not None}

@@ -11,7 +11,7 @@ from libs.common.identity import Caller, Principal, PrincipalKind
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
 from services.auth.grants.listings import ResourceOwnerClient
 from services.auth.grants.schemas import ResourceSearch, format_resources, parse_resources
@@ -60,7 +60,7 @@ class GrantService:
             if not added:
                 return
             await self._require_below_maximum(caller.tenant, role_id, change.session)
-            _record_grants(change, "resources_added", role.subject, after=added)
+            _record_grants(change, "resources_added", role.audit_target, after=added)
 
         await self.changes.run(caller, insert_grants)
 
@@ -72,7 +72,7 @@ class GrantService:
             removed = await self.accounts.grants.remove(
                 caller.tenant, role_id, resources, change.session
             )
-            _record_grants(change, "resources_removed", role.subject, before=removed)
+            _record_grants(change, "resources_removed", role.audit_target, before=removed)
 
         await self.changes.run(caller, delete_grants)
 
@@ -98,8 +98,8 @@ class GrantService:
             ):
                 added = await self.accounts.grants.add(tenant, role_id, resources, session)
                 await self._require_below_maximum(tenant, role_id, session)
-                subject = await self._role_subject(tenant, role_id, session)
-                _record_grants(change, "resources_added", subject, after=added)
+                target = await self._role_audit_target(tenant, role_id, session)
+                _record_grants(change, "resources_added", target, after=added)
 
         await self.changes.run(Caller(user), insert_grants)
         return Done()
@@ -122,14 +122,14 @@ class GrantService:
                 tenant, resources, change.session
             )
             for role_id, removed in forgotten.items():
-                subject = await self._role_subject(tenant, role_id, change.session)
-                _record_grants(change, "resources_removed", subject, before=removed)
+                target = await self._role_audit_target(tenant, role_id, change.session)
+                _record_grants(change, "resources_removed", target, before=removed)
 
         await self.changes.run(build_operator_caller(tenant), delete_grants)
 
-    async def _role_subject(self, tenant: str, role_id: int, session: Session) -> AuditSubject:
+    async def _role_audit_target(self, tenant: str, role_id: int, session: Session) -> AuditTarget:
         role = await self.accounts.roles.get(tenant, role_id, session)
-        return role.subject if role else AuditSubject("role", str(role_id))
+        return role.audit_target if role else AuditTarget("role", str(role_id))
 
     async def _require_below_maximum(self, tenant: str, role_id: int, session: Session) -> None:
         if await self.accounts.grants.count(tenant, role_id, session) > MAX_GRANTS_PER_ROLE:
@@ -153,7 +153,7 @@ def _too_many_grants_error() -> Conflict:
 def _record_grants(
     change: ChangeTransaction,
     action: str,
-    role: AuditSubject,
+    role: AuditTarget,
     before: Sequence[Resource] = (),
     after: Sequence[Resource] = (),
 ) -> None:

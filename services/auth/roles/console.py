@@ -27,11 +27,11 @@ from services.auth.roles.service import (
     UserIds,
 )
 
-Roles = NamedDependency[RoleService]
+RoleServiceDependency = NamedDependency[RoleService]
 
 
 @dataclass(frozen=True)
-class RoleHandlers:
+class RoleHandlerDependencies:
     """Dependencies of the operations on roles."""
 
     roles: RoleService
@@ -46,14 +46,16 @@ PageNumber = Annotated[int | None, QueryParameter(ge=1, le=1_000_000_000)]
 
 
 @post(example={"name": "Caretakers", "description": "Who look after the roofs"})
-async def create_role(caller: RequestCaller, roles: Roles, data: JSONBody[SaveRole]) -> CreatedRole:
+async def create_role(
+    caller: RequestCaller, roles: RoleServiceDependency, data: JSONBody[SaveRole]
+) -> CreatedRole:
     """Create a role without users, menus and resources."""
     return CreatedRole(str(await roles.create(caller, data)))
 
 
 @put("/{role_id:str}")
 async def update_role(
-    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[SaveRole]
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: JSONBody[SaveRole]
 ) -> dict[str, str]:
     """Change the name and description of a role."""
     await roles.update(caller, role_id, data)
@@ -61,7 +63,9 @@ async def update_role(
 
 
 @delete("/{role_id:str}")
-async def delete_role(caller: RequestCaller, roles: Roles, role_id: PathId) -> dict[str, str]:
+async def delete_role(
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId
+) -> dict[str, str]:
     """Delete a role without users, and its grants."""
     await roles.delete(caller, role_id)
     return {}
@@ -69,7 +73,7 @@ async def delete_role(caller: RequestCaller, roles: Roles, role_id: PathId) -> d
 
 @post("/search")
 async def search_roles(
-    caller: RequestCaller, roles: Roles, data: SearchBody = None
+    caller: RequestCaller, roles: RoleServiceDependency, data: SearchBody = None
 ) -> list[RoleResponse] | Page[RoleResponse]:
     """Search roles by part of their name."""
     return await _search(caller, roles, data or KeywordSearch())
@@ -78,7 +82,7 @@ async def search_roles(
 @get("/search", summary="Search roles by query parameters")
 async def search_roles_by_get(
     caller: RequestCaller,
-    roles: Roles,
+    roles: RoleServiceDependency,
     keyword: Keyword = None,
     page_size: PageSize = None,
     page_number: PageNumber = None,
@@ -93,7 +97,7 @@ async def search_roles_by_get(
 
 @get("/{role_id:str}/menus")
 async def list_role_menus(
-    caller: RequestCaller, roles: Roles, role_id: PathId
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId
 ) -> list[MenuResponse]:
     """List the menus of a role."""
     return flatten_menus(await roles.list_menus(caller, role_id))
@@ -101,7 +105,7 @@ async def list_role_menus(
 
 @post("/{role_id:str}/associate-menu")
 async def set_role_menus(
-    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[MenuIds]
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: JSONBody[MenuIds]
 ) -> dict[str, str]:
     """Replace the menus of a role."""
     await roles.set_menus(caller, role_id, distinct_ids(data.menu_ids))
@@ -110,7 +114,7 @@ async def set_role_menus(
 
 @post("/{role_id:str}/members")
 async def list_role_members(
-    caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: SearchBody = None
 ) -> list[RoleMember] | Page[RoleMember]:
     """List the users of a role, filtered by part of their email or nickname."""
     return await _members(caller, roles, role_id, data or KeywordSearch())
@@ -119,7 +123,7 @@ async def list_role_members(
 @get("/{role_id:str}/members", summary="List role members by query parameters")
 async def list_role_members_by_get(
     caller: RequestCaller,
-    roles: Roles,
+    roles: RoleServiceDependency,
     role_id: PathId,
     keyword: Keyword = None,
     page_size: PageSize = None,
@@ -135,7 +139,7 @@ async def list_role_members_by_get(
 
 @post("/{role_id:str}/undistributed-users")
 async def list_other_users(
-    caller: RequestCaller, roles: Roles, role_id: PathId, data: SearchBody = None
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateUser] | Page[CandidateUser]:
     """List the users without a role."""
     search = data or KeywordSearch()
@@ -149,7 +153,7 @@ async def list_other_users(
 
 @post("/{role_id:str}/associate-user")
 async def add_role_members(
-    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
     """Assign a role to users."""
     await roles.add_members(caller, role_id, distinct_ids(data.user_ids))
@@ -158,7 +162,7 @@ async def add_role_members(
 
 @post("/{role_id:str}/disassociate-user")
 async def remove_role_members(
-    caller: RequestCaller, roles: Roles, role_id: PathId, data: JSONBody[UserIds]
+    caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: JSONBody[UserIds]
 ) -> dict[str, str]:
     """Remove a role from users."""
     await roles.remove_members(caller, role_id, distinct_ids(data.user_ids))

@@ -12,7 +12,7 @@ from libs.common.http.console import Ids, PageRequest, ResponseModel, parse_name
 from libs.common.identity import Caller
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
-from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
+from services.auth.accounts.roles import SUPER_ADMIN_ROLE_NAME, Menu, Role
 from services.auth.accounts.users import UserSummary
 from services.auth.changes import ChangeRunner, ChangeTransaction
 from services.auth.menus import filter_supported_menus
@@ -147,7 +147,7 @@ class RoleService:
         async def insert_role(change: ChangeTransaction) -> None:
             await change.reserve("roles")
             await self.accounts.roles.insert(caller.tenant, role, change.session)
-            change.record_access_change("created", role.subject, after=_audit_fields(role))
+            change.record_access_change("created", role.audit_target, after=_audit_fields(role))
 
         await self.changes.run(caller, insert_role)
         return role.id
@@ -161,7 +161,7 @@ class RoleService:
 
         async def update_role(change: ChangeTransaction) -> None:
             before = await self.get(caller, role_id, change.session)
-            if before.name == SUPER_ADMIN != name:
+            if before.name == SUPER_ADMIN_ROLE_NAME != name:
                 raise MalformedRequest("the super-admin role cannot be renamed", field="name")
             after = msgspec.structs.replace(
                 before,
@@ -170,7 +170,7 @@ class RoleService:
             )
             await self.accounts.roles.update(caller.tenant, after, change.session)
             change.record_access_change(
-                "updated", after.subject, _audit_fields(before), _audit_fields(after)
+                "updated", after.audit_target, _audit_fields(before), _audit_fields(after)
             )
 
         await self.changes.run(caller, update_role)
@@ -180,15 +180,15 @@ class RoleService:
 
         async def delete_role(change: ChangeTransaction) -> None:
             role = await self.get(caller, role_id, change.session)
-            if role.name == SUPER_ADMIN:
+            if role.name == SUPER_ADMIN_ROLE_NAME:
                 raise MalformedRequest("the super-admin role cannot be deleted", field="role_id")
             if await self.accounts.users.exists(caller.tenant, change.session, roles=role_id):
                 raise Conflict(
                     "the role still has users", field="role_id", code="role_still_has_user"
                 )
             await self.accounts.roles.delete(caller.tenant, role_id, change.session)
-            await self.accounts.grants.delete_role(caller.tenant, role_id, change.session)
-            change.record_access_change("deleted", role.subject, before=_audit_fields(role))
+            await self.accounts.grants.delete_all_of_role(caller.tenant, role_id, change.session)
+            change.record_access_change("deleted", role.audit_target, before=_audit_fields(role))
 
         await self.changes.run(caller, delete_role)
 
@@ -218,7 +218,7 @@ class RoleService:
             await self.accounts.roles.update(caller.tenant, after, change.session)
             change.record_access_change(
                 "menus_set",
-                after.subject,
+                after.audit_target,
                 {"menuIds": summarize_ids(before.menus)},
                 {"menuIds": summarize_ids(after.menus)},
             )
@@ -246,7 +246,7 @@ class RoleService:
             added = await self.accounts.users.add_role(caller.tenant, role_id, ids, change.session)
             if added:
                 after = {"userIds": summarize_ids(added)}
-                change.record_access_change("members_added", role.subject, after=after)
+                change.record_access_change("members_added", role.audit_target, after=after)
 
         await self.changes.run(caller, add_role)
 
@@ -263,12 +263,12 @@ class RoleService:
             )
             if not removed:
                 return
-            if role.name == SUPER_ADMIN and not await self.accounts.users.exists(
+            if role.name == SUPER_ADMIN_ROLE_NAME and not await self.accounts.users.exists(
                 caller.tenant, change.session, roles=role_id, enabled=True
             ):
                 raise Conflict("the last enabled super-admin must keep the role", field="user_ids")
             before = {"userIds": summarize_ids(removed)}
-            change.record_access_change("members_removed", role.subject, before=before)
+            change.record_access_change("members_removed", role.audit_target, before=before)
 
         await self.changes.run(caller, remove_role)
 

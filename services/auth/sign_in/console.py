@@ -20,7 +20,7 @@ from services.auth.sign_in.token_requests import (
 from services.auth.sign_in.tokens import UserTokenService
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 
-_CLIENT_FIELDS = {
+_CLIENT_FIELD_DESCRIPTIONS = {
     "client_id": f"The console's client id; the built-in console has `{OWN_CONSOLE_CLIENT_ID}`",
     "client_secret": "The console's client secret",
 }
@@ -35,14 +35,18 @@ class SignInOperation(Operation):
             build_grant_schema(
                 "PasswordGrant",
                 "password",
-                {"username": "The email address", "password": "The password", **_CLIENT_FIELDS},
+                {
+                    "username": "The email address",
+                    "password": "The password",
+                    **_CLIENT_FIELD_DESCRIPTIONS,
+                },
             ),
             build_grant_schema(
                 "UserRefreshGrant",
                 "refresh_token",
                 {
                     "refresh_token": "The latest refresh token, which can be used once",
-                    **_CLIENT_FIELDS,
+                    **_CLIENT_FIELD_DESCRIPTIONS,
                 },
             ),
             grant_type="password",

@@ -16,14 +16,14 @@ from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.accounts.users import StoredUser
 from services.auth.applications.model import StoredApplication
 from services.auth.applications.store import ApplicationStore
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 from services.auth.changes import ChangeRunner, ChangeTransaction
 from services.auth.client_secrets import hash_secret, matches_secret_hash
 from services.auth.login_records import (
     LoginMethod,
     RejectedLoginRecorder,
     count_login,
-    count_tokens,
+    count_token_pair,
 )
 from services.auth.passwords import LoginThrottle, PasswordHasherPool
 from services.auth.sign_in.token_requests import (
@@ -135,7 +135,7 @@ class ApplicationTokenService:
     ) -> TokenDetails:
         if not isinstance(outcome, TokenPair):
             raise Unauthenticated(rejection)
-        count_tokens()
+        count_token_pair()
         return TokenDetails(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
@@ -152,9 +152,9 @@ def _matches_client(application: StoredApplication, request: ApplicationRefreshG
     return secret is None or matches_secret_hash(secret, application.secret_hash)
 
 
-def expires_in_on_arrival(life: int) -> int:
-    """Return the seconds of `life` that are left when the response arrives, at least."""
-    return max(0, life - 1)
+def expires_in_on_arrival(seconds_left: int) -> int:
+    """Return the minimum of `seconds_left` that remains when the response arrives."""
+    return max(0, seconds_left - 1)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ class UserTokenService:
             )
         if outcome is None:
             raise reason
-        count_tokens()
+        count_token_pair()
         return ConsoleTokens(
             access_token=outcome.access,
             refresh_token=outcome.refresh,
@@ -229,9 +229,9 @@ class UserTokenService:
     async def _log_in(
         self, request: PasswordGrant, tenant: str, origin: RequestOrigin
     ) -> TokenPair | None:
-        exists = await self.accounts.tenants.exists(tenant)
+        tenant_exists = await self.accounts.tenants.exists(tenant)
         async with self.throttle.attempt(
-            tenant, request.username, origin.address, exists=exists
+            tenant, request.username, origin.address, tenant_exists=tenant_exists
         ) as attempt:
             user = await self.accounts.users.find_by_email(tenant, request.username)
             matches = await self.hashes.matches(
@@ -257,14 +257,14 @@ class UserTokenService:
         return outcome
 
     async def _record_login(
-        self, user: StoredUser, renewed: str | None, origin: RequestOrigin
+        self, user: StoredUser, new_hash: str | None, origin: RequestOrigin
     ) -> None:
-        """Record the login, and store a renewed hash."""
+        """Record the login; store `new_hash`, if the hash of the password was renewed."""
 
         async def record_login(change: ChangeTransaction) -> None:
-            change.record("created", _session_subject(user))
-            if renewed is not None:
-                await self.accounts.users.replace_hash_if_unchanged(user, renewed, change.session)
+            change.record("created", _session_audit_target(user))
+            if new_hash is not None:
+                await self.accounts.users.replace_hash_if_unchanged(user, new_hash, change.session)
 
         await self.changes.run(_build_caller(user, origin), record_login)
 
@@ -297,13 +297,13 @@ class UserTokenService:
         if outcome is TokenRejection.REUSED:
             log.warning("user %d used a refresh token twice; its family is revoked", user.id)
             await self.changes.record(
-                _build_caller(user, origin), "revoked", _session_subject(user)
+                _build_caller(user, origin), "revoked", _session_audit_target(user)
             )
         return outcome if isinstance(outcome, TokenPair) else None
 
 
-def _session_subject(user: StoredUser) -> AuditSubject:
-    return AuditSubject("session", str(user.id), user.email)
+def _session_audit_target(user: StoredUser) -> AuditTarget:
+    return AuditTarget("session", str(user.id), user.email)
 
 
 def _build_caller(user: StoredUser, origin: RequestOrigin) -> Caller:

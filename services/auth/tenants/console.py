@@ -11,7 +11,7 @@ from libs.common.http import RequestCaller, RequestPrincipal, open_api
 from libs.common.http.console import get, put
 from libs.common.http.guards import applications, super_admins
 from libs.common.http.request import Connection
-from services.auth.accounts.tenants import TENANT_PATTERN, TENANT_RULE, TenantSettings
+from services.auth.accounts.tenants import TENANT_PATTERN, TENANT_RULE_TEXT, TenantSettings
 from services.auth.tenants.service import (
     ChangeTenantSettings,
     TenantLimitsService,
@@ -26,7 +26,7 @@ def read_tenant_header(connection: Connection) -> str | None:
     """Return the tenant in the header; raise `InvalidInput` for an invalid name."""
     tenant = connection.headers.get(TENANT_HEADER)
     if tenant and not TENANT_PATTERN.fullmatch(tenant):
-        raise InvalidInput(TENANT_RULE, field=TENANT_HEADER)
+        raise InvalidInput(TENANT_RULE_TEXT, field=TENANT_HEADER)
     return tenant or None
 
 
@@ -41,12 +41,12 @@ def build_tenant_parameter() -> Parameter:
     )
 
 
-Limits = NamedDependency[TenantLimitsService]
-Settings = NamedDependency[TenantSettingsService]
+TenantLimitsServiceDependency = NamedDependency[TenantLimitsService]
+TenantSettingsServiceDependency = NamedDependency[TenantSettingsService]
 
 
 @dataclass(frozen=True)
-class TenantHandlers:
+class TenantHandlerDependencies:
     """Dependencies of the operations on limits and settings."""
 
     limits: TenantLimitsService
@@ -54,20 +54,24 @@ class TenantHandlers:
 
 
 @open_api.get("/device/openapi/v1/limits", guards=[applications], tags=["Limits"])
-async def get_limits(principal: RequestPrincipal, limits: Limits) -> TenantUsage:
+async def get_limits(
+    principal: RequestPrincipal, limits: TenantLimitsServiceDependency
+) -> TenantUsage:
     """Get the limits of the application and its tenant, with their usage."""
     return await limits.get_usage(principal)
 
 
 @get("/tenant/limits", guards=[super_admins], tags=["Limits"])
-async def get_tenant_limits(principal: RequestPrincipal, limits: Limits) -> TenantUsage:
+async def get_tenant_limits(
+    principal: RequestPrincipal, limits: TenantLimitsServiceDependency
+) -> TenantUsage:
     """Get the limits of the tenant and of the caller, with their usage."""
     return await limits.get_usage(principal)
 
 
 @get("/tenant/settings", guards=[super_admins], tags=["Tenant settings"])
 async def get_tenant_settings(
-    principal: RequestPrincipal, tenant_settings: Settings
+    principal: RequestPrincipal, tenant_settings: TenantSettingsServiceDependency
 ) -> TenantSettings:
     """Get the settings of the tenant."""
     return await tenant_settings.get(principal.tenant)
@@ -80,7 +84,9 @@ async def get_tenant_settings(
     example={"viewers_may_command": False},
 )
 async def change_tenant_settings(
-    caller: RequestCaller, tenant_settings: Settings, data: JSONBody[ChangeTenantSettings]
+    caller: RequestCaller,
+    tenant_settings: TenantSettingsServiceDependency,
+    data: JSONBody[ChangeTenantSettings],
 ) -> TenantSettings:
     """Change the settings of the tenant, effective with each user's next request."""
     return await tenant_settings.change(caller, data)

@@ -45,7 +45,7 @@ _purged_counter = metrics.get_meter("thingway").create_counter(
 )
 
 
-def compute_equal_share(volumes: Collection[float], room: float) -> float:
+def compute_volume_cap(volumes: Collection[float], room: float) -> float:
     """Return the largest cap with which the sum of the capped `volumes` is <= `room`."""
     for remaining_tenants, volume in zip(range(len(volumes), 0, -1), sorted(volumes), strict=True):
         if volume * remaining_tenants > room:
@@ -95,12 +95,12 @@ class EventShareEnforcer:
         for name, stream in streams.items():
             await self._enforce_in_stream(name, stream, 1 if name == EVENTS else partitions.used)
 
-    async def _enforce_in_stream(self, name: str, stream: StreamReading, parts: int) -> None:
+    async def _enforce_in_stream(self, name: str, stream: StreamReading, stream_count: int) -> None:
         content, room = stream.state, PURGE_END * stream.config.max_bytes
         is_full = 0 < PURGE_START * stream.config.max_bytes < content.bytes
-        below = math.inf if is_full else content.bytes * parts
-        limits_by_tenant = await self.tenants.list_event_limits(below=below)
-        limits = {tenant: limit / parts for tenant, limit in limits_by_tenant.items()}
+        below = math.inf if is_full else content.bytes * stream_count
+        limits_by_tenant = await self.tenants.list_event_byte_limits_below(below)
+        limits = {tenant: limit / stream_count for tenant, limit in limits_by_tenant.items()}
         share = room / len(limits) if is_full else math.inf
         numbers, volumes = {}, {}
         for tenant, limit in limits.items():
@@ -115,22 +115,24 @@ class EventShareEnforcer:
         if is_full:
             scale = content.bytes / max(1.0, sum(volumes.values()))
             volumes = {tenant: volume * scale for tenant, volume in volumes.items()}
-            share = compute_equal_share(volumes.values(), room)
+            share = compute_volume_cap(volumes.values(), room)
         for tenant in sorted(volumes, key=volumes.__getitem__, reverse=True):
             maximum = min(limits[tenant], share)
             if volumes[tenant] > maximum:
                 enough = room if share < limits[tenant] else 0.0
-                await self._purge(name, tenant, numbers[tenant], volumes[tenant], maximum, enough)
+                await self._purge_tenant(
+                    name, tenant, numbers[tenant], volumes[tenant], maximum, enough
+                )
 
     async def _sample_mean_bytes(
-        self, name: str, tenant: str, number: int, content: StreamContent
+        self, name: str, tenant: str, message_count: int, content: StreamContent
     ) -> float:
         """Return the mean size of a tenant's messages, from windows at random sequences."""
         span = content.last_seq - content.first_seq + 1
         count = size = 0
         for _ in range(SAMPLE_WINDOWS):
             sequence = random.randint(content.first_seq, content.last_seq)  # noqa: S311 - a sample
-            end = sequence + max(1, span * MEAN_WINDOW_MESSAGES // number)
+            end = sequence + max(1, span * MEAN_WINDOW_MESSAGES // message_count)
             for _ in range(MAX_READ):
                 try:
                     message = await self.bus.js.get_msg(
@@ -148,24 +150,35 @@ class EventShareEnforcer:
                 )
         return size / count if count else content.bytes / content.messages
 
-    async def _purge(
-        self, name: str, tenant: str, number: int, volume: float, maximum: float, enough: float
+    async def _purge_tenant(
+        self,
+        name: str,
+        tenant: str,
+        message_count: int,
+        tenant_bytes: float,
+        max_tenant_bytes: float,
+        max_stream_bytes: float,
     ) -> None:
         """Purge a tenant's oldest messages.
 
-        Stops when the tenant has `maximum` bytes left or the stream at most `enough`.
+        Stops when the tenant has `max_tenant_bytes` left, or the stream at most `max_stream_bytes`.
         """
-        part = max(1, min(PURGE_MESSAGES, int(PURGE_BYTES * number / volume)))
-        remaining, goal = number, max(1, int(number * maximum / volume))
-        while remaining > goal and (await read_stream(self.bus, name)).state.bytes > enough:
+        part = max(1, min(PURGE_MESSAGES, int(PURGE_BYTES * message_count / tenant_bytes)))
+        remaining = message_count
+        goal = max(1, int(message_count * max_tenant_bytes / tenant_bytes))
+        while (
+            remaining > goal and (await read_stream(self.bus, name)).state.bytes > max_stream_bytes
+        ):
             remaining, started = max(goal, remaining - part), time.monotonic()
             await self.bus.js.purge_stream(name, subject=f"event.{tenant}.>", keep=remaining)
             await asyncio.sleep(time.monotonic() - started)
-        _purged_counter.add(number - remaining, {"tenant": tenant})
+        _purged_counter.add(message_count - remaining, {"tenant": tenant})
         log.info(
             "tenant %s: purged %d events beyond its share of %d bytes",
             tenant,
-            number - remaining,
-            maximum,
+            message_count - remaining,
+            max_tenant_bytes,
         )
-        await self.tenants.record_event_purge(tenant, number - remaining, int(maximum))
+        await self.tenants.record_event_purge(
+            tenant, message_count - remaining, int(max_tenant_bytes)
+        )

@@ -20,15 +20,21 @@ from libs.common.identity import Caller, Principal
 from libs.common.limits.tenants import UsageCollector
 from libs.common.store.mongo import Session
 from services.auth.accounts import Accounts
-from services.auth.accounts.roles import INITIAL_MENUS, SUPER_ADMIN, SUPER_ADMIN_ID, Menu, Role
+from services.auth.accounts.roles import (
+    INITIAL_MENUS,
+    INITIAL_SUPER_ADMIN_ROLE_ID,
+    SUPER_ADMIN_ROLE_NAME,
+    Menu,
+    Role,
+)
 from services.auth.accounts.tenants import (
     DEFAULT_TENANT,
     TENANT_PATTERN,
-    TENANT_RULE,
+    TENANT_RULE_TEXT,
     TenantSettings,
     TenantStore,
 )
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
 from services.auth.client_secrets import generate_secret, hash_secret
 
@@ -96,8 +102,8 @@ class TenantLimitsService:
             after = {name: value for name, value in both.items() if value is not None}
             if after != before:
                 await self.tenants.set_limits(request.tenant, after, change.session)
-                subject = AuditSubject("tenant", request.tenant, request.tenant)
-                change.record("limited", subject, before=before, after=after)
+                target = AuditTarget("tenant", request.tenant, request.tenant)
+                change.record("limited", target, before=before, after=after)
             return after
 
         return self._merge_defaults(
@@ -112,7 +118,7 @@ class TenantLimitsService:
         request = UsageRequest(caller.tenant, caller.kind, caller.subject)
         used = {
             **await self.questions.collect(request),
-            **await self.tenants.count_usage(caller.tenant),
+            **await self.tenants.count_limited_documents(caller.tenant),
         }
         known = await self.get(GetLimits(caller.tenant))
         limits: dict[str, int] = msgspec.to_builtins(known.limits)
@@ -164,7 +170,7 @@ class TenantService:
         if await self.accounts.tenants.exists(DEFAULT_TENANT):
             return
         with suppress(Conflict):
-            await self._add_tenant(DEFAULT_TENANT, SUPER_ADMIN_ID, INITIAL_MENUS)
+            await self._add_tenant(DEFAULT_TENANT, INITIAL_SUPER_ADMIN_ROLE_ID, INITIAL_MENUS)
 
     async def create(self, request: CreateTenant) -> CreatedTenant:
         """Create a tenant and return the secret of its console client once.
@@ -172,9 +178,9 @@ class TenantService:
         Raises `InvalidInput` or `Conflict`.
         """
         if not TENANT_PATTERN.fullmatch(request.name):
-            raise InvalidInput(TENANT_RULE, field="name")
+            raise InvalidInput(TENANT_RULE_TEXT, field="name")
         client_id, secret = str(uuid4()), generate_secret()
-        role_id, menus = await self.accounts.roles.next_id(), await self._renumber_menus()
+        role_id, menus = await self.accounts.roles.next_id(), await self._copy_initial_menus()
         await self._add_tenant(request.name, role_id, menus, (client_id, hash_secret(secret)))
         return CreatedTenant(request.name, client_id, secret)
 
@@ -192,7 +198,9 @@ class TenantService:
     ) -> None:
         """Store a tenant; `client` is its console client's id and secret hash."""
         accounts = self.accounts
-        role = Role(id=role_id, name=SUPER_ADMIN, description="", created_at=datetime.now(UTC))
+        role = Role(
+            id=role_id, name=SUPER_ADMIN_ROLE_NAME, description="", created_at=datetime.now(UTC)
+        )
 
         async def insert_tenant(change: ChangeTransaction) -> None:
             await accounts.tenants.insert(tenant, change.session)
@@ -200,11 +208,11 @@ class TenantService:
             await accounts.menus.insert_all(tenant, menus, change.session)
             if client is not None:
                 await accounts.console_clients.insert(*client, tenant, change.session)
-            change.record_access_change("created", AuditSubject("tenant", tenant, tenant))
+            change.record_access_change("created", AuditTarget("tenant", tenant, tenant))
 
         await self.changes.run(build_operator_caller(tenant), insert_tenant)
 
-    async def _renumber_menus(self) -> Sequence[Menu]:
+    async def _copy_initial_menus(self) -> Sequence[Menu]:
         """Return the initial menus with new ids."""
         ids = {menu.id: await self.accounts.menus.next_id() for menu in INITIAL_MENUS}
         return [
@@ -222,7 +230,7 @@ class TenantSettingsService:
 
     async def get(self, tenant: str) -> TenantSettings:
         """Return the settings; raise `NotFound`."""
-        return await self._settings(tenant)
+        return await self._require_settings(tenant)
 
     async def change(self, caller: Caller, request: ChangeTenantSettings) -> TenantSettings:
         """Store the settings for all replicas; raise `NotFound`.
@@ -232,12 +240,12 @@ class TenantSettingsService:
         tenant, viewers = caller.tenant, request.viewers_may_command
 
         async def change_settings(change: ChangeTransaction) -> None:
-            before = await self._settings(tenant, change.session)
+            before = await self._require_settings(tenant, change.session)
             await self.tenants.set_settings(tenant, change.session, viewers_may_command=viewers)
             if before.viewers_may_command != viewers:
                 change.record_access_change(
                     "updated",
-                    AuditSubject("tenant", tenant, tenant),
+                    AuditTarget("tenant", tenant, tenant),
                     before={"viewers_may_command": before.viewers_may_command},
                     after={"viewers_may_command": viewers},
                 )
@@ -245,7 +253,9 @@ class TenantSettingsService:
         await self.changes.run(caller, change_settings)
         return TenantSettings(viewers_may_command=viewers, notice=False)
 
-    async def _settings(self, tenant: str, session: Session | None = None) -> TenantSettings:
+    async def _require_settings(
+        self, tenant: str, session: Session | None = None
+    ) -> TenantSettings:
         settings = await self.tenants.get_settings(tenant, session)
         if settings is None:
             raise NotFound(f"tenant `{tenant}` does not exist", field="tenant")

@@ -18,11 +18,11 @@ from libs.common.identity.device_keys import DeviceKeyCopy, device_credentials_k
 from libs.common.identity.seal import Seal, SealBroken
 from libs.common.store.redis import Redis
 
-COPY_SECONDS = 86_400
+COPY_LIFETIME_SECONDS = 86_400
 """Lifetime of a copy, in seconds."""
-FIRST_KEY_SECONDS = 600
+FIRST_KEY_LIFETIME_SECONDS = 600
 """Seconds in which the first key of a device can be shown again."""
-ANNOUNCEMENT_SECONDS = 10
+ANNOUNCEMENT_LIFETIME_SECONDS = 10
 """Seconds within which MongoDB must respond, otherwise no copy is stored."""
 
 
@@ -49,9 +49,9 @@ class FirstKeyStore:
         self._seal = Seal(key.rstrip("="))
 
     async def store(self, device: DeviceRef, key: str) -> None:
-        """Store the first key of a device for `FIRST_KEY_SECONDS`."""
+        """Store the first key of a device for `FIRST_KEY_LIFETIME_SECONDS`."""
         sealed = self._seal.seal(key, _seal_context(device))
-        await self._redis.set(_first_key_key(device.sn), sealed, ex=FIRST_KEY_SECONDS)
+        await self._redis.set(_first_key_key(device.sn), sealed, ex=FIRST_KEY_LIFETIME_SECONDS)
 
     async def find(self, device: DeviceRef) -> str | None:
         """Return the first key of a device while it is stored."""
@@ -73,7 +73,7 @@ def _seal_context(device: DeviceRef) -> str:
     return f"{device.tenant}/{device.device_id}/{device.sn}"
 
 
-class DeviceCopyStore:
+class DeviceKeyCopyStore:
     """Reads, restores and drops the copies of device credentials in Redis."""
 
     def __init__(self, redis: Redis) -> None:
@@ -90,7 +90,7 @@ class DeviceCopyStore:
     async def announce_restore(self, sn: str) -> str:
         """Announce a read from MongoDB; return the id for `store_if_announced`."""
         announced = secrets.token_hex(8)
-        await self._redis.set(_announcement_key(sn), announced, ex=ANNOUNCEMENT_SECONDS)
+        await self._redis.set(_announcement_key(sn), announced, ex=ANNOUNCEMENT_LIFETIME_SECONDS)
         return announced
 
     async def store_if_announced(self, copy: DeviceKeyCopy, announced: str) -> None:
@@ -104,7 +104,7 @@ class DeviceCopyStore:
                 device_credentials_key(copy.sn),
                 _first_key_key(copy.sn),
             ],
-            args=[announced, msgspec.json.encode(copy), COPY_SECONDS],
+            args=[announced, msgspec.json.encode(copy), COPY_LIFETIME_SECONDS],
         )
 
     async def delete(self, sn: str) -> None:

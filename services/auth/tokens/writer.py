@@ -29,8 +29,8 @@ from libs.common.store.redis import Redis
 MAX_FAMILIES_PER_SUBJECT = 10_000
 """Maximum token families (logins with their refreshes) of one subject. With more, the family that
 expires first is revoked. A client that logs in for every request uses about 10 MB."""
-MAX_PAGES_PER_SESSION = 100
-"""Maximum pages of a session with live updates. Beyond it, the oldest page loses them."""
+MAX_LIVE_CREDENTIALS = 100
+"""Maximum live-update credentials of a session. With more, the oldest one is deleted."""
 MAX_LISTED_SESSIONS = 100
 """Maximum listed sessions of a user."""
 GENERATION_MARGIN_SECONDS = 60
@@ -105,7 +105,7 @@ class TokenWriter:
     ) -> TokenPair | TokenRejection:
         """Issue the first tokens of a login of `principal`, verified at `generation`.
 
-        With `origin`, it is listed among the sessions of the subject.
+        With `origin`, the login is listed among the sessions of the subject.
         """
         family = secrets.token_hex(16)
         return await self._run_issue_script(self._issue, principal, family, generation, origin)
@@ -127,7 +127,7 @@ class TokenWriter:
         Within the grace period, return the pair of an earlier use.
         """
         return await self._run_issue_script(
-            self._rotate, principal, principal.family, generation, origin, used=refresh_token
+            self._rotate, principal, principal.family, generation, origin, used_token=refresh_token
         )
 
     async def list_sessions(self, principal: Principal) -> list[LoginSession]:
@@ -144,7 +144,7 @@ class TokenWriter:
 
     async def revoke_older_tokens(self, kind: PrincipalKind, subject: str, generation: int) -> None:
         """Revoke tokens of a subject older than `generation`. Idempotent."""
-        keys = _family_keys(kind, subject)
+        keys = _generation_and_families_keys(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
 
     async def add_live_credential(self, principal: Principal, key: str) -> bool:
@@ -158,9 +158,7 @@ class TokenWriter:
         family = principal.family
         keys = [f"tw:family:{family}", f"tw:pages:{family}", key]
         return bool(
-            await self._add_page(
-                keys=keys, args=[msgspec.json.encode(plain), MAX_PAGES_PER_SESSION]
-            )
+            await self._add_page(keys=keys, args=[msgspec.json.encode(plain), MAX_LIVE_CREDENTIALS])
         )
 
     async def has_live_credentials(self, family: str) -> bool:
@@ -177,9 +175,9 @@ class TokenWriter:
         family: str,
         generation: int,
         origin: LoginOrigin | None,
-        used: str | None = None,
+        used_token: str | None = None,
     ) -> TokenPair | TokenRejection:
-        """Store a new pair with `script`; `used` is the refresh token exchanged for it."""
+        """Store a new pair with `script`; `used_token` is the refresh token it replaces."""
         pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32), time.time())
         stored = msgspec.structs.replace(principal, family=family)
         keys = [*_subject_keys(principal), token_key(pair.access), refresh_key(pair.refresh)]
@@ -192,12 +190,12 @@ class TokenWriter:
             self._keep_ms,
             b"" if origin is None else msgspec.json.encode(origin),
         ]
-        if used is not None:
-            keys += [refresh_key(used), f"tw:reissue:{token_hash(used)}"]
-            args += [_seal_pair(pair, used) if self._grace_ms else "", self._grace_ms]
+        if used_token is not None:
+            keys += [refresh_key(used_token), f"tw:reissue:{token_hash(used_token)}"]
+            args += [_seal_pair(pair, used_token) if self._grace_ms else "", self._grace_ms]
         outcome, *sealed = await script(keys=keys, args=args)
-        if used is not None and sealed:
-            return _open_pair(sealed[0], used)
+        if used_token is not None and sealed:
+            return _open_pair(sealed[0], used_token)
         return pair if outcome == b"OK" else TokenRejection(outcome.decode())
 
     def _load_script(self, name: str) -> AsyncScript:
@@ -206,21 +204,23 @@ class TokenWriter:
 
 
 def _subject_keys(principal: Principal) -> list[str]:
-    return _family_keys(principal.kind, principal.subject)
+    return _generation_and_families_keys(principal.kind, principal.subject)
 
 
-def _family_keys(kind: PrincipalKind, subject: str) -> list[str]:
+def _generation_and_families_keys(kind: PrincipalKind, subject: str) -> list[str]:
     """Return the Redis keys of a subject's generation and families."""
     return [f"tw:generation:{kind}:{subject}", f"tw:families:{kind}:{subject}"]
 
 
-def _seal_pair(pair: TokenPair, used: str) -> str:
-    """Encrypt a pair for the holder of `used`, the refresh token exchanged for it."""
-    return _derive_seal(used).seal(msgspec.json.encode(pair).decode(), refresh_key(used))
+def _seal_pair(pair: TokenPair, used_token: str) -> str:
+    """Encrypt a pair for the holder of the refresh token that was exchanged for it."""
+    return _derive_seal(used_token).seal(
+        msgspec.json.encode(pair).decode(), refresh_key(used_token)
+    )
 
 
-def _open_pair(sealed: bytes, used: str) -> TokenPair:
-    text = _derive_seal(used).open(sealed.decode(), refresh_key(used))
+def _open_pair(sealed: bytes, used_token: str) -> TokenPair:
+    text = _derive_seal(used_token).open(sealed.decode(), refresh_key(used_token))
     return msgspec.json.decode(text, type=TokenPair)
 
 

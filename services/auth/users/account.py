@@ -16,7 +16,7 @@ from libs.common.errors import Forbidden, MalformedRequest, NotFound, Unauthenti
 from libs.common.identity import Caller, Principal
 from services.auth.accounts import Accounts
 from services.auth.accounts.users import StoredUser
-from services.auth.audit import AuditSubject
+from services.auth.audit import AuditTarget
 from services.auth.changes import ChangeRunner, ChangeTransaction, build_operator_caller
 from services.auth.passwords import LoginThrottle, PasswordHasherPool
 from services.auth.tokens.writer import LoginSession, TokenWriter
@@ -136,7 +136,7 @@ class AccountService:
         change.mark_access_changed()
 
     async def _get_super_admin_role_id(self, tenant: str) -> int:
-        role = await self.accounts.roles.find_super_admin_id(tenant)
+        role = await self.accounts.roles.find_super_admin_role_id(tenant)
         if role is None:
             raise NotFound(f"tenant `{tenant}` does not exist", field="TENANT_ID")
         return role
@@ -157,7 +157,7 @@ def _wrong_password_error() -> MalformedRequest:
     return MalformedRequest("old password is not correct", field="old_password")
 
 
-CURRENT_SESSION = "current"
+CURRENT_SESSION_ID = "current"
 """Session id that stands for the caller's session."""
 
 
@@ -182,11 +182,11 @@ class OwnSessions:
         The session ends before the audit entry is written, so a crash can only lose the entry.
         """
         principal = caller.principal
-        family = principal.family if session_id == CURRENT_SESSION else session_id
+        family = principal.family if session_id == CURRENT_SESSION_ID else session_id
         if not await self.tokens.end_session(principal, family):
             raise NotFound("the session does not exist", field="session_id")
 
-        subject = AuditSubject("session", principal.subject, principal.name)
+        subject = AuditTarget("session", principal.subject, principal.name)
         await self.changes.record(caller, "ended", subject)
 
 

@@ -35,14 +35,14 @@ from services.auth.users.schemas import (
 )
 from services.auth.users.service import UserService, user_not_found_error
 
-Accounts = NamedDependency[AccountService]
-Directory = NamedDependency[UserDirectory]
-UserAccounts = NamedDependency[UserService]
-Sessions = NamedDependency[OwnSessions]
+AccountServiceDependency = NamedDependency[AccountService]
+UserDirectoryDependency = NamedDependency[UserDirectory]
+UserServiceDependency = NamedDependency[UserService]
+OwnSessionsDependency = NamedDependency[OwnSessions]
 
 
 @dataclass(frozen=True)
-class UserHandlers:
+class UserHandlerDependencies:
     """Dependencies of the operations on users."""
 
     accounts: AccountService
@@ -52,16 +52,16 @@ class UserHandlers:
 
 
 @dataclass
-class TenantOperation(Operation):
+class TenantHeaderOperation(Operation):
     """An operation without a token. A header names the tenant."""
 
     def __post_init__(self) -> None:
         self.parameters = [build_tenant_parameter()]
 
 
-@post("/register", operation_class=TenantOperation, security=[{}], waits=True)
+@post("/register", operation_class=TenantHeaderOperation, security=[{}], waits=True)
 async def register_user(
-    request: HttpRequest, accounts: Accounts, data: JSONBody[RegisterUser]
+    request: HttpRequest, accounts: AccountServiceDependency, data: JSONBody[RegisterUser]
 ) -> None:
     """Register a tenant's first user, its super-admin. Afterwards it returns 403."""
     address = get_address(request)
@@ -69,36 +69,42 @@ async def register_user(
     await accounts.register_first_user(tenant, data, address, get_request_id(request))
 
 
-@get("/status", operation_class=TenantOperation, security=[{}])
-async def get_tenant_status(request: HttpRequest, accounts: Accounts) -> TenantStatus:
+@get("/status", operation_class=TenantHeaderOperation, security=[{}])
+async def get_tenant_status(
+    request: HttpRequest, accounts: AccountServiceDependency
+) -> TenantStatus:
     """Get whether a tenant has its first user."""
     tenant = read_tenant_header(request) or DEFAULT_TENANT
     return TenantStatus(init=await accounts.has_users(tenant))
 
 
 @get(guards=[users])
-async def get_current_user(principal: RequestPrincipal, directory: Directory) -> Profile:
+async def get_current_user(
+    principal: RequestPrincipal, directory: UserDirectoryDependency
+) -> Profile:
     """Get the current user with the available pages and functions."""
     return await directory.get_profile(principal)
 
 
 @put("/password", guards=[users], waits=True)
 async def change_own_password(
-    caller: RequestCaller, accounts: Accounts, data: JSONBody[ChangeOwnPassword]
+    caller: RequestCaller, accounts: AccountServiceDependency, data: JSONBody[ChangeOwnPassword]
 ) -> None:
     """Change the caller's password and revoke all tokens of the caller immediately."""
     await accounts.change_password(caller, data.old_password, data.new_password)
 
 
 @get("/sessions", guards=[users])
-async def list_own_sessions(principal: RequestPrincipal, sessions: Sessions) -> list[UserSession]:
+async def list_own_sessions(
+    principal: RequestPrincipal, sessions: OwnSessionsDependency
+) -> list[UserSession]:
     """List up to 100 active sessions of the caller, the current one first."""
     return await sessions.list(principal)
 
 
 @delete("/sessions/{session_id:str}", guards=[users])
 async def end_own_session(
-    caller: RequestCaller, sessions: Sessions, session_id: FromPath[str]
+    caller: RequestCaller, sessions: OwnSessionsDependency, session_id: FromPath[str]
 ) -> None:
     """End a session with its tokens and live updates. `current` is this session."""
     await sessions.end(caller, session_id)
@@ -110,7 +116,9 @@ ACCOUNT_ROUTER = route_operations(globals(), "/user", tags=["Authentication and 
 
 @post("/members/search")
 async def search_users(
-    principal: RequestPrincipal, directory: Directory, data: JSONBody[UserSearch | None] = None
+    principal: RequestPrincipal,
+    directory: UserDirectoryDependency,
+    data: JSONBody[UserSearch | None] = None,
 ) -> list[UserResponse] | Page[UserResponse]:
     """Search users by part of their nickname or email address."""
     search = data or UserSearch()
@@ -125,7 +133,7 @@ async def search_users(
     waits=True,
 )
 async def create_user(
-    caller: RequestCaller, people: UserAccounts, data: JSONBody[RegisterUser]
+    caller: RequestCaller, people: UserServiceDependency, data: JSONBody[RegisterUser]
 ) -> None:
     """Add a user without roles."""
     await people.create(caller, data)
@@ -133,7 +141,7 @@ async def create_user(
 
 @put("/members/{user_id:str}", guards=[super_admins])
 async def update_user(
-    caller: RequestCaller, people: UserAccounts, user_id: PathId, data: JSONBody[EditUser]
+    caller: RequestCaller, people: UserServiceDependency, user_id: PathId, data: JSONBody[EditUser]
 ) -> None:
     """Change a user's email address and nickname."""
     await people.update(caller, user_id, data)
@@ -141,7 +149,10 @@ async def update_user(
 
 @put("/members/{user_id:str}/change-password", guards=[super_admins], waits=True)
 async def set_user_password(
-    caller: RequestCaller, people: UserAccounts, user_id: PathId, data: JSONBody[ChangePassword]
+    caller: RequestCaller,
+    people: UserServiceDependency,
+    user_id: PathId,
+    data: JSONBody[ChangePassword],
 ) -> None:
     """Set a user's password and revoke the user's tokens immediately."""
     await people.set_password(caller, user_id, data.password)
@@ -149,7 +160,7 @@ async def set_user_password(
 
 @put("/members/{user_id:str}/status", guards=[super_admins])
 async def set_user_status(
-    caller: RequestCaller, people: UserAccounts, user_id: PathId, data: JSONBody[SetStatus]
+    caller: RequestCaller, people: UserServiceDependency, user_id: PathId, data: JSONBody[SetStatus]
 ) -> None:
     """Enable a user, or disable it and revoke its tokens immediately."""
     await people.set_enabled(caller, user_id, enabled=data.enabled)
@@ -157,7 +168,7 @@ async def set_user_status(
 
 @delete("/members/{user_id:str}", guards=[super_admins])
 async def delete_user(
-    caller: RequestCaller, people: UserAccounts, user_id: PathId
+    caller: RequestCaller, people: UserServiceDependency, user_id: PathId
 ) -> dict[str, str]:
     """Delete a user and revoke its tokens immediately."""
     if not await people.delete(caller, [user_id], "user_id"):
@@ -167,7 +178,7 @@ async def delete_user(
 
 @post("/batch-delete", guards=[super_admins])
 async def delete_users(
-    caller: RequestCaller, people: UserAccounts, data: JSONBody[DeleteUsers]
+    caller: RequestCaller, people: UserServiceDependency, data: JSONBody[DeleteUsers]
 ) -> dict[str, str]:
     """Delete users and revoke their tokens immediately. Unknown ids are ignored."""
     await people.delete(caller, distinct_ids(data.user_id_list))
@@ -176,7 +187,7 @@ async def delete_users(
 
 @get("/members/{user_id:str}/menus")
 async def list_user_menus(
-    principal: RequestPrincipal, directory: Directory, user_id: PathId
+    principal: RequestPrincipal, directory: UserDirectoryDependency, user_id: PathId
 ) -> list[MenuResponse]:
     """List the pages and functions available to a user."""
     return flatten_menus(await directory.list_menus(principal, user_id))
@@ -184,7 +195,10 @@ async def list_user_menus(
 
 @post("/members/{user_id:str}/permission", summary="Check user permission")
 async def ask_user_permission(
-    request: HttpRequest, directory: Directory, user_id: PathId, data: JSONBody[CheckPermission]
+    request: HttpRequest,
+    directory: UserDirectoryDependency,
+    user_id: PathId,
+    data: JSONBody[CheckPermission],
 ) -> PermissionAnswer:
     """Get whether a user may read a resource.
 

@@ -14,7 +14,7 @@ from libs.common.identity import Principal
 from libs.common.things import SYSTEM_INTEGRATION
 from services.auth.accounts import Accounts
 from services.auth.accounts.grants import Resource
-from services.auth.accounts.roles import SUPER_ADMIN, Menu, Role
+from services.auth.accounts.roles import SUPER_ADMIN_ROLE_NAME, Menu, Role
 from services.auth.accounts.users import StoredUser
 from services.auth.menus import build_menu_tree, filter_supported_menus, select_with_ancestors
 from services.auth.users.schemas import CheckPermission, Profile, RoleName, UserResponse, UserSearch
@@ -84,7 +84,7 @@ class UserDirectory:
             return True
         if isinstance(resource, str):
             return False
-        owners = await self._find_owners(tenant, kind, resource)
+        owners = await self._find_parent_resources(tenant, kind, resource)
         return CUSTOM_ENTITY_INTEGRATION in owners or any(
             [
                 await self.accounts.grants.is_granted(tenant, user.roles, owner.type, owner.id)
@@ -92,15 +92,17 @@ class UserDirectory:
             ]
         )
 
-    async def _find_owners(self, tenant: str, kind: ResourceType, number: int) -> list[Resource]:
+    async def _find_parent_resources(
+        self, tenant: str, kind: ResourceType, number: int
+    ) -> list[Resource]:
         """Return the integration, group and device that the resource belongs to."""
         if kind is ResourceType.DEVICE:
             described = await self.devices.describe_devices(tenant, [number])
-            return [owner for device in described for owner in _list_owners(device)]
+            return [owner for device in described for owner in _list_parent_resources(device)]
         if kind is not ResourceType.ENTITY:
             return []
         entities = await self.devices.resolve(tenant, ids=[number])
-        owners = [owner for entity in entities for owner in _list_owners(entity)]
+        owners = [owner for entity in entities for owner in _list_parent_resources(entity)]
         owners += [
             Resource(ResourceType.DEVICE, entity.thing_id) for entity in entities if entity.device
         ]
@@ -132,7 +134,7 @@ class UserDirectory:
         )
 
 
-def _list_owners(resource: DescribedDevice | ResolvedEntity) -> list[Resource]:
+def _list_parent_resources(resource: DescribedDevice | ResolvedEntity) -> list[Resource]:
     owners = [Resource(ResourceType.INTEGRATION, resource.integration)]
     if resource.group is not None:
         owners.append(Resource(ResourceType.DEVICE_GROUP, resource.group))
@@ -150,7 +152,7 @@ def _role_names(user: StoredUser, roles: RolesById) -> list[RoleName]:
 
 
 def _is_super_admin(user: StoredUser, roles: RolesById) -> bool:
-    return any(role.name == SUPER_ADMIN for role in _existing_roles(user, roles))
+    return any(role.name == SUPER_ADMIN_ROLE_NAME for role in _existing_roles(user, roles))
 
 
 def _existing_roles(user: StoredUser, roles: RolesById) -> list[Role]:

@@ -68,7 +68,9 @@ class UserService:
         async def update_user(change: ChangeTransaction) -> None:
             before = await self._get(caller, user_id, change)
             after = await self.accounts.users.update(before, change.session, changes)
-            change.record("updated", after.subject, _audit_fields(before), _audit_fields(after))
+            change.record(
+                "updated", after.audit_target, _audit_fields(before), _audit_fields(after)
+            )
 
         await self.changes.run(caller, update_user)
 
@@ -95,7 +97,7 @@ class UserService:
                 user, change.session, {"enabled": enabled}, ends_tokens=not enabled
             )
             action = "enabled" if enabled else "disabled"
-            change.record(action, user.subject)
+            change.record(action, user.audit_target)
             if not enabled:
                 await self._revoke_tokens(change, [after], "enabled")
 
@@ -116,7 +118,7 @@ class UserService:
                 caller.tenant, [user.id for user in users], change.session
             )
             for user in users:
-                change.record("deleted", user.subject, before=_audit_fields_with_roles(user))
+                change.record("deleted", user.audit_target, before=_audit_fields_with_roles(user))
             await self._revoke_tokens(change, [with_next_generation(user) for user in users], field)
             return len(users)
 
@@ -134,7 +136,7 @@ class UserService:
         for user in users:
             change.revoke_tokens(PrincipalKind.USER, str(user.id), user.generation)
         tenant, session = users[0].tenant, change.session
-        role = await self.accounts.roles.find_super_admin_id(tenant, session)
+        role = await self.accounts.roles.find_super_admin_role_id(tenant, session)
         if not await self.accounts.users.exists(tenant, session, roles=role, enabled=True):
             raise MalformedRequest("the last enabled super-admin must stay", field=field)
 
@@ -147,7 +149,7 @@ class UserService:
 
 def record_created(change: ChangeTransaction, user: StoredUser) -> None:
     """Record that a user was added."""
-    change.record("created", user.subject, after=_audit_fields_with_roles(user))
+    change.record("created", user.audit_target, after=_audit_fields_with_roles(user))
 
 
 def user_not_found_error(user_id: int) -> NotFound:
@@ -166,7 +168,7 @@ async def replace_password(
     """Store the hash of a new password and revoke all tokens of the user."""
     after = await store.update(user, change.session, {"passwordHash": hashed}, ends_tokens=True)
     change.revoke_tokens(PrincipalKind.USER, str(user.id), after.generation)
-    change.record("password_changed", user.subject)
+    change.record("password_changed", user.audit_target)
 
 
 def _reject_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> None:

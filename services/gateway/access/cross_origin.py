@@ -12,7 +12,7 @@ ALLOWED_METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 EXPOSED_HEADERS = b"Allow, Content-Disposition, ETag, Location, Retry-After, X-Request-Id"
 """Header fields of answers that a page may read, in addition to the default ones."""
 PREFLIGHT_CACHE_SECONDS = b"600"
-"""Seconds for which a browser caches the answer."""
+"""Seconds for which a browser caches the answer to a preflight request."""
 
 HeaderField = tuple[bytes, bytes]
 
@@ -24,7 +24,8 @@ def build_security_headers(hsts: str, host: str, *, has_certificate: bool) -> li
     """Return the security header fields for browsers, which every answer has.
 
     A page has a stricter policy of its own, and browsers apply both. `hsts` and `host` are the
-    settings. A browser would require TLS of all servers of `localhost`, on all ports.
+    settings. With HSTS, a browser would require TLS on all ports of `localhost`, so `auto` omits
+    it.
     """
     fields = [
         ("X-Content-Type-Options", "nosniff"),

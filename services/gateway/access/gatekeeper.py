@@ -33,7 +33,7 @@ CERTIFICATE_STATE_KEY = "certificate"
 """Key of the client's certificate in the `state` of a request."""
 MAX_ADMISSION_SECONDS = 2.0
 """Seconds that admission may take before the request is rejected."""
-MAX_ADDRESS_ADMISSIONS = 32
+MAX_ADMISSIONS_PER_ADDRESS = 32
 """Maximum concurrent admissions of one address: half of the maximum of all addresses."""
 MAX_WAITING_PER_ADDRESS = 4_000
 """Maximum requests of an address that wait for admission."""
@@ -70,7 +70,7 @@ class RequestAdmission:
         self._limits = limits
         self._turns = FairScheduler(
             "admission",
-            2 * MAX_ADDRESS_ADMISSIONS,
+            2 * MAX_ADMISSIONS_PER_ADDRESS,
             items=MAX_WAITING_PER_ADDRESS,
             has_metrics=False,
         )

@@ -210,18 +210,18 @@ _DESCRIPTION_BY_STATUS = {
     "503": "Overloaded or starting; retry after the seconds in `Retry-After`",
     "504": "The service did not answer in time",
 }
-_RETRY_STATUSES = {"429", "503"}
+_RETRY_AFTER_STATUSES = {"429", "503"}
 _OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
 """Prefixes of components' names, by envelope."""
 
 
-def _build_response(envelope: str, status: str) -> dict[str, Any]:
+def _build_error_response(envelope: str, status: str) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{envelope}Error"}
     response: dict[str, Any] = {
         "description": _DESCRIPTION_BY_STATUS[status],
         "content": {"application/json": {"schema": schema}},
     }
-    if status in _RETRY_STATUSES:
+    if status in _RETRY_AFTER_STATUSES:
         response["headers"] = {
             "Retry-After": {"description": "Seconds", "schema": {"type": "integer", "minimum": 1}}
         }
@@ -250,15 +250,17 @@ GATEWAY_COMPONENTS: dict[str, Any] = {
         ),
     },
     "responses": {
-        f"{envelope}{status}": _build_response(envelope, status)
+        f"{envelope}{status}": _build_error_response(envelope, status)
         for envelope in (_OPEN_API, _CONSOLE)
         for status in _DESCRIPTION_BY_STATUS
     },
 }
-"""The components that `gateway_responses` refers to."""
+"""The components that `gateway_error_responses` refers to."""
 
 
-def gateway_responses(path: str, credential: CredentialType, *, has_body: bool) -> dict[str, Any]:
+def gateway_error_responses(
+    path: str, credential: CredentialType, *, has_body: bool
+) -> dict[str, Any]:
     """Return the responses of the gateway for an operation at `path`, by status."""
     envelope = _OPEN_API if find_api(path) is ApiPart.DEVICE else _CONSOLE
     statuses = set(_DESCRIPTION_BY_STATUS)
@@ -293,7 +295,7 @@ def merge_documents(
         for path, item in document.get("paths", {}).items():
             route = _find_route(routes, service, path)
             if route is not None:
-                merged["paths"][path] = _add_gateway_parts(service, route, path, item)
+                merged["paths"][path] = _add_security_and_responses(service, route, path, item)
     merged["tags"] = [{"name": name} for name in sorted(_collect_tags(merged))]
     return merged
 
@@ -314,7 +316,7 @@ def _find_route(routes: tuple[Route, ...], service: str, path: str) -> Route | N
     return None
 
 
-def _add_gateway_parts(
+def _add_security_and_responses(
     service: str, route: Route, path: str, item: OpenApiDocument
 ) -> OpenApiDocument:
     for operation in _iterate_operations(item):
@@ -322,7 +324,7 @@ def _add_gateway_parts(
         operation["tags"] = [f"{find_api(path).value}: {tag}" for tag in tags]
         operation["security"] = convert_caller_to_security(route, operation)
         responses = operation.setdefault("responses", {})
-        for status, response in gateway_responses(
+        for status, response in gateway_error_responses(
             path, route.credential, has_body="requestBody" in operation
         ).items():
             responses.setdefault(status, response)

@@ -113,14 +113,14 @@ def to_client_fields(fields: HeaderFields, *, status: int, request_id: str) -> l
 
 MAX_DISCARD_SECONDS = 30.0
 """Seconds for which a client may continue to send a rejected body."""
-SILENCE_SECONDS = 5.0
-"""Seconds without data after which the connection is closed."""
+DISCARD_SILENCE_SECONDS = 5.0
+"""Seconds without data after which a rejected body is no longer awaited."""
 UNEXPECTED_BODY_SECONDS = 0.1
 """Seconds in which a client that expects `100 Continue` may start to send anyway."""
-MAX_SKIPPED_BYTES = 64 * 1024 * 1024
+MAX_DISCARDED_BYTES = 64 * 1024 * 1024
 """Maximum bytes of a rejected body that are discarded; with more, the connection is reset."""
-MAX_KEEP_ALIVE_BYTES = 64 * 1024
-"""Maximum bytes of a rejected body after which the connection stays open."""
+MAX_KEEP_ALIVE_BODY_BYTES = 64 * 1024
+"""Largest rejected body, in bytes, after which the connection stays open."""
 
 _CHALLENGE_BY_CREDENTIAL = {
     CredentialType.TOKEN: b'Bearer realm="thingway", error="invalid_token"',
@@ -167,7 +167,8 @@ async def send_error(
     if isinstance(error, UnsupportedCoding):
         headers.append((b"accept-encoding", b", ".join(WBITS_BY_CODING)))
     closes = body.on_demand or (
-        not body.finished and (body.length or MAX_KEEP_ALIVE_BYTES + 1) > MAX_KEEP_ALIVE_BYTES
+        not body.finished
+        and (body.length or MAX_KEEP_ALIVE_BODY_BYTES + 1) > MAX_KEEP_ALIVE_BODY_BYTES
     )
     if closes:
         headers.append((b"connection", b"close"))
@@ -182,15 +183,15 @@ async def send_error(
 async def _discard_rest(body: RequestBody) -> None:
     """Read and discard the rest of the body, within limits."""
     pause, remaining_bytes = (
-        UNEXPECTED_BODY_SECONDS if body.on_demand else SILENCE_SECONDS,
-        MAX_SKIPPED_BYTES,
+        UNEXPECTED_BODY_SECONDS if body.on_demand else DISCARD_SILENCE_SECONDS,
+        MAX_DISCARDED_BYTES,
     )
     try:
         async with asyncio.timeout(MAX_DISCARD_SECONDS):
             while not body.finished and remaining_bytes > 0:
                 async with asyncio.timeout(pause):
                     remaining_bytes -= await body.discard_part()
-                pause = SILENCE_SECONDS
+                pause = DISCARD_SILENCE_SECONDS
     except TimeoutError:
         return
 
@@ -198,7 +199,7 @@ async def _discard_rest(body: RequestBody) -> None:
 FIRST_CHECK_SECONDS = 0.05
 """Seconds after which a request is checked first, and again while its body is received."""
 
-CreateTimeoutError = Callable[[], ThingwayError]
+TimeoutErrorFactory = Callable[[], ThingwayError]
 """Returns the error to answer when the time limit is exceeded."""
 
 
@@ -211,17 +212,17 @@ class RequestWatch:
         self._loop = asyncio.get_running_loop()
         self._worker = asyncio.current_task(self._loop)
         self._deadline = float("inf")
-        self._reason: CreateTimeoutError | None = None
+        self._create_error: TimeoutErrorFactory | None = None
         self._listener: asyncio.Task[None] | None = None
         self._has_checked = False
         self._gone = False
         self._expired: ThingwayError | None = None
         self._timer = self._loop.call_later(FIRST_CHECK_SECONDS, self._check)
 
-    def set_deadline(self, seconds: float, reason: CreateTimeoutError) -> None:
+    def set_deadline(self, seconds: float, create_error: TimeoutErrorFactory) -> None:
         """Replace the time limit by `seconds` from now."""
         self._deadline = self._loop.time() + seconds
-        self._reason = reason
+        self._create_error = create_error
         if self._has_checked:
             self._timer.cancel()
             self._check()
@@ -248,8 +249,8 @@ class RequestWatch:
     def _check(self) -> None:
         self._has_checked = True
         now = self._loop.time()
-        if now >= self._deadline and self._reason is not None:
-            self._expired = self._reason()
+        if now >= self._deadline and self._create_error is not None:
+            self._expired = self._create_error()
             self._cancel_worker()
             return
         if self._listener is None and self._body.finished:

@@ -62,7 +62,7 @@ def parse_sender(subject: str) -> MessageSender:
     return MessageSender(user, f"{inbox_prefix(user)}.")
 
 
-def require_own_reply(sender: MessageSender, reply: str) -> str:
+def require_own_reply_subject(sender: MessageSender, reply: str) -> str:
     """Return the reply subject; raise `RejectedError` outside the sender's inbox.
 
     Wildcards and blanks would permit other subjects too.
@@ -150,19 +150,19 @@ _PUSH_CONSUMER_FIELDS = (
 """Fields of push consumers, which clients send empty."""
 MAX_WAITING_PULLS = 512
 MAX_UNACKNOWLEDGED = 50_000
-MAX_CREATION_BYTES = 16 * 1024
+MAX_CONSUMER_CREATION_BYTES = 16 * 1024
 """Maximum bytes of a request to create a consumer."""
 MAX_BACKOFFS = 32
 """Maximum entries of a back-off."""
 
 
-def limit_creation(subject: str, body: bytes) -> bytes:
+def limit_consumer_creation(subject: str, body: bytes) -> bytes:
     """Return a limited request to create a consumer; raise `RejectedError`.
 
     A push consumer would publish in the account of the stream, and is therefore not supported.
     """
-    if len(body) > MAX_CREATION_BYTES:
-        raise RejectedError(f"the request is larger than {MAX_CREATION_BYTES} bytes", 413)
+    if len(body) > MAX_CONSUMER_CREATION_BYTES:
+        raise RejectedError(f"the request is larger than {MAX_CONSUMER_CREATION_BYTES} bytes", 413)
     try:
         creation = _creation_decoder.decode(body)
     except JSON_ERRORS as error:
@@ -252,5 +252,5 @@ def limit_body(pattern: str, subject: str, body: bytes) -> bytes:
     if pattern == PULL_SUBJECT:
         return limit_pull(body)
     if pattern == CREATE_CONSUMER_SUBJECT:
-        return limit_creation(subject, body)
+        return limit_consumer_creation(subject, body)
     return _limit_ack(body) if pattern == ACK_SUBJECTS else body

@@ -40,7 +40,7 @@ from services.gateway.relay.rules import (
     build_relayed_headers,
     limit_body,
     parse_sender,
-    require_own_reply,
+    require_own_reply_subject,
 )
 
 MAX_REQUESTS_PER_SECOND = 200
@@ -64,7 +64,7 @@ class _IntegrationRequest(msgspec.Struct):
 _integration_request_decoder = msgspec.json.Decoder(_IntegrationRequest)
 
 
-def _find_request_rates(
+def _find_max_rates_by_bucket(
     pattern: str, sender: MessageSender, body: bytes
 ) -> dict[tuple[str, str | None], int]:
     """Return maximum requests per second by bucket: sender, and tenant or kind."""
@@ -102,13 +102,13 @@ class RelayQuota:
         """Return the tenant of a sender; empty while it is unknown."""
         return self._tenants.get(sender.user)
 
-    def count_if_dropped(self, subject: bytes) -> bool:
+    def count_drop_if_blocked(self, subject: bytes) -> bool:
         """Return whether the subject's sender is disconnected; then count a drop."""
         drops = bool(self._floods) and self._floods.is_blocked(parse_sender(subject.decode()).user)
         self._dropped += drops
         return drops
 
-    def count_message(self, pattern: str, sender: MessageSender, body: bytes) -> None:
+    def count_or_reject_message(self, pattern: str, sender: MessageSender, body: bytes) -> None:
         """Count a message; raise `RejectedError` above a limit."""
         now = time.monotonic()
         tenant = self.get_tenant(sender)
@@ -118,7 +118,7 @@ class RelayQuota:
                 return
             limit, reason = excess.limit, excess.reason
         else:
-            rates = _find_request_rates(pattern, sender, body)
+            rates = _find_max_rates_by_bucket(pattern, sender, body)
             exceeded = [
                 rate for key, rate in rates.items() if self._others.seconds_until(key, 1, rate, now)
             ]
@@ -204,7 +204,7 @@ class MessageRelay:
         """Relay messages for ever, tenants in turn."""
         while True:
             batch = await self._queue.pop_batch(BATCH_MESSAGES, BATCH_BYTES)
-            frames = [self._build_frame(*message) for _, message in batch]
+            frames = [self._build_relay_or_error_frame(*message) for _, message in batch]
             try:
                 await write_frames(self._bus.client, frames)
             except (NatsError, OSError) as error:  # lost messages were not acknowledged
@@ -224,12 +224,14 @@ class MessageRelay:
         else:
             self._queue.count_overflow(lane)
 
-    def _build_frame(self, pattern: str, sender: MessageSender, message: Msg) -> bytes:
+    def _build_relay_or_error_frame(
+        self, pattern: str, sender: MessageSender, message: Msg
+    ) -> bytes:
         """Return the frame of the relayed message or of an error answer; it may be empty."""
         reply = ""
         try:
-            reply = require_own_reply(sender, message.reply)
-            self._quota.count_message(pattern, sender, message.data)
+            reply = require_own_reply_subject(sender, message.reply)
+            self._quota.count_or_reject_message(pattern, sender, message.data)
             if pattern not in TRACED_SUBJECTS:
                 return _build_relay_frame(pattern, sender, message)
             with begin_trace(f"relay {pattern}", SpanKind.SERVER, read_trace(message.headers)):

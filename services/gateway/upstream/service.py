@@ -30,9 +30,9 @@ DNS_CACHE_SECONDS = 5.0
 """Seconds for which the addresses of a name are cached."""
 MAX_IDLE_SECONDS = 30.0
 """Seconds for which an idle connection is kept, less than services do (75 s)."""
-MAX_CONNECTION_SECONDS = 60.0
+MAX_CONNECTION_AGE_SECONDS = 60.0
 """Seconds after which a connection is not reused, so that new replicas get requests."""
-MIN_ATTEMPT_SECONDS = 0.3
+MIN_CONNECT_ATTEMPT_SECONDS = 0.3
 """Minimum seconds for a connection attempt to one of several addresses."""
 
 
@@ -65,7 +65,7 @@ class ConnectionPool:
                 continue
             if (
                 now - connection.idle_since < MAX_IDLE_SECONDS
-                and now - connection.made < MAX_CONNECTION_SECONDS
+                and now - connection.made < MAX_CONNECTION_AGE_SECONDS
             ):
                 return connection
             connection.close()
@@ -77,7 +77,7 @@ class ConnectionPool:
         try:
             async with asyncio.timeout(self._timeout):
                 addresses = await self._resolve()
-                share = max(MIN_ATTEMPT_SECONDS, self._timeout / max(1, len(addresses)))
+                share = max(MIN_CONNECT_ATTEMPT_SECONDS, self._timeout / max(1, len(addresses)))
                 for address in addresses:
                     try:
                         async with asyncio.timeout(share):
@@ -195,7 +195,7 @@ class UpstreamService:
     async def send_request(
         self, request: ServiceRequest
     ) -> tuple[ServiceConnection, ServiceAnswer]:
-        """Send a request and wait for the head of its answer; call `end` later.
+        """Send a request and wait for the head of its answer; call `end_exchange` later.
 
         Raises `Unavailable` and `UpstreamFailed` for failures of the service. All other errors,
         such as those of reading the request's body, are raised unchanged. The caller limits the
@@ -220,7 +220,7 @@ class UpstreamService:
         )
 
     def end_exchange(self, connection: ServiceConnection) -> None:
-        """Return the connection to the pool."""
+        """Return the connection to the pool if it can be reused, else close it."""
         if connection.end_exchange():
             self._pool.give_back(connection)
 

@@ -8,7 +8,7 @@ from libs.common.integrations import Integration
 from libs.common.things import DIRECT_INTEGRATION, SYSTEM_INTEGRATION
 from services.management.manifests import load_manifest
 
-SERIAL_NUMBER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+SN_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Permitted SNs, which are tokens of NATS subjects and levels of MQTT topics."""
 
 
@@ -26,6 +26,6 @@ class Direct(Integration):
     async def add_device(self, request: AddDevice) -> NewDevice:
         """Return the SN as identifier; raise `InvalidInput` if it is invalid."""
         serial = request.params["sn"]
-        if not SERIAL_NUMBER.fullmatch(serial):
+        if not SN_PATTERN.fullmatch(serial):
             raise InvalidInput("must be 1 to 64 letters, digits, '_' or '-'", field="sn")
         return NewDevice(identifier=serial, model=request.params.get("model") or "")

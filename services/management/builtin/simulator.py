@@ -35,11 +35,11 @@ from services.management.manifests import load_manifest
 
 log = logging.getLogger(__name__)
 
-DEFAULT_REPORT_SECONDS = 10
+DEFAULT_REPORT_INTERVAL_SECONDS = 10
 """Seconds between the reports of a device."""
-LISTING_SECONDS = 60.0
+LISTING_INTERVAL_SECONDS = 60.0
 """Seconds between two listings of the devices; events announce changes sooner."""
-MIN_LISTING_SECONDS = 0.5
+MIN_LISTING_INTERVAL_SECONDS = 0.5
 """Minimum seconds between two listings."""
 MAX_CONCURRENT_REPORTS = 32
 """Reports that are sent concurrently, of all tenants."""
@@ -117,7 +117,9 @@ class Simulator(Integration):
         return NewDevice(
             identifier=f"SIM{secrets.token_hex(6).upper()}",
             model=model,
-            additional={"interval": DEFAULT_REPORT_SECONDS if interval is None else interval},
+            additional={
+                "interval": DEFAULT_REPORT_INTERVAL_SECONDS if interval is None else interval
+            },
         )
 
     async def delete_device(self, device: DeviceRef) -> None:
@@ -176,8 +178,8 @@ class Simulator(Integration):
             except ThingwayError as error:
                 log.warning("simulator: the devices cannot be listed: %s", error)
                 self._list_now.set()
-            await asyncio.sleep(MIN_LISTING_SECONDS)
-            await wait_for_event(self._list_now, LISTING_SECONDS)
+            await asyncio.sleep(MIN_LISTING_INTERVAL_SECONDS)
+            await wait_for_event(self._list_now, LISTING_INTERVAL_SECONDS)
 
     async def _list_devices(self) -> None:
         devices = {device.device_id: device async for device in self._things.list_devices()}
@@ -223,7 +225,7 @@ class Simulator(Integration):
 
 
 def _report_interval(device: DeviceRef) -> int:
-    return int(device.additional.get("interval", DEFAULT_REPORT_SECONDS))
+    return int(device.additional.get("interval", DEFAULT_REPORT_INTERVAL_SECONDS))
 
 
 @lru_cache(maxsize=256)

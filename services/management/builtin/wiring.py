@@ -10,7 +10,7 @@ from libs.common.integrations import IntegrationHost, IntegrationThings
 from libs.common.store.lease import Job, Leader
 from libs.common.store.mongo import Database
 from services.management.builtin.direct import Direct, System
-from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.accounts import RemoteAccounts
 from services.management.builtin.openapi_client.commands import CommandForwarder
 from services.management.builtin.openapi_client.integration import OpenApiClient
 from services.management.builtin.openapi_client.remote import RemotePlatform
@@ -32,7 +32,7 @@ REQUEST_TIMEOUT_SECONDS = 8.0
 
 
 @dataclass(frozen=True)
-class BuiltIn:
+class BuiltInIntegrations:
     """The built-in integrations: `hosts` run in each replica, `leader` in one of them."""
 
     hosts: tuple[IntegrationHost, ...]
@@ -46,9 +46,9 @@ def wire(
     rpc_client: RpcClient,
     registry: IntegrationRegistry,
     seal: Seal,
-    allowed: tuple[str, ...],
-) -> BuiltIn:
-    """Construct the integrations; they may call public addresses and the networks `allowed`.
+    allowed_networks: tuple[str, ...],
+) -> BuiltInIntegrations:
+    """Construct the integrations; they may call public addresses and `allowed_networks`.
 
     They announce integrations to `registry`, without messages on the bus.
     """
@@ -62,8 +62,10 @@ def wire(
 
     async def serve_open_api() -> None:
         things = IntegrationThings(rpc_client, OpenApiClient.manifest.id)
-        async with create_outgoing_session(allowed, REQUEST_TIMEOUT_SECONDS) as session:
-            accounts = Accounts(things, open_api_store, partial(RemotePlatform, session), allowed)
+        async with create_outgoing_session(allowed_networks, REQUEST_TIMEOUT_SECONDS) as session:
+            accounts = RemoteAccounts(
+                things, open_api_store, partial(RemotePlatform, session), allowed_networks
+            )
             carrier = CommandForwarder(things, open_api_store, accounts)
             integration = OpenApiClient(things, open_api_store, accounts, carrier)
             async with host(integration):
@@ -71,7 +73,7 @@ def wire(
 
     async def serve_network(kind: type[NetworkServer]) -> None:
         things = IntegrationThings(rpc_client, kind.manifest.id)
-        server = kind(things, NetworkStore(database, seal, kind.manifest.id), allowed)
+        server = kind(things, NetworkStore(database, seal, kind.manifest.id), allowed_networks)
         hooks = RpcServer(bus, f"integration.{kind.manifest.id}", discovered=False)
         hooks.offer("hook", RawRequest, server.receive_hook)
         async with host(server):
@@ -86,7 +88,7 @@ def wire(
         OpenApiClient.manifest.id: serve_open_api,
         **{kind.manifest.id: partial(serve_network, kind) for kind in NETWORK_SERVERS},
     }
-    return BuiltIn(
+    return BuiltInIntegrations(
         hosts=(host(System()), host(Direct())),
         leader=Leader(database, "integrations", jobs, life=LEASE_SECONDS),
     )

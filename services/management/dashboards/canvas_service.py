@@ -21,8 +21,8 @@ from services.management.dashboards.model import (
     CanvasContent,
     DashboardChanges,
     OwnerType,
+    assign_widget_ids,
     check_name_length,
-    replace_widgets,
 )
 from services.management.dashboards.schemas import (
     MAX_ADDITIONAL_CANVASES,
@@ -173,7 +173,7 @@ class CanvasService:
         raise NotFound(f"device {device_id} not found", field="device_id")
 
     async def _build_content(self, canvas: Canvas, request: SaveCanvas) -> CanvasContent:
-        widgets = await replace_widgets(canvas, request.widgets, self.next_id)
+        widgets = await assign_widget_ids(canvas, request.widgets, self.next_id)
         for at, widget in enumerate(widgets):
             if len(widget.data) > MAX_WIDGET_CHARACTERS:
                 raise TooLarge(
@@ -192,7 +192,10 @@ class CanvasService:
         )
 
     async def _find_visible(
-        self, user: Principal, canvas_id: int, needed: Mapping[str, tuple[Function, ...]]
+        self,
+        user: Principal,
+        canvas_id: int,
+        functions_by_owner_type: Mapping[str, tuple[Function, ...]],
     ) -> tuple[Canvas, Grants]:
         """Return the canvas and the grants of the user.
 
@@ -200,7 +203,7 @@ class CanvasService:
         """
         canvas = await self._get_canvas(user.tenant, canvas_id)
         grants = await self.grants.read(user)
-        if not user.may(*needed[canvas.attach_type]):
+        if not user.may(*functions_by_owner_type[canvas.attach_type]):
             raise Forbidden("the user does not have permission")
         if not await self._is_granted(grants, canvas):
             raise Forbidden("the user does not have data permission")

@@ -31,12 +31,12 @@ from services.management.dashboards.schemas import (
 )
 from services.management.dashboards.service import DashboardService
 
-Dashboards = NamedDependency[DashboardService]
-Canvases = NamedDependency[CanvasService]
+DashboardServiceDependency = NamedDependency[DashboardService]
+CanvasServiceDependency = NamedDependency[CanvasService]
 
 
 @dataclass(frozen=True)
-class DashboardHandlers:
+class DashboardHandlerDependencies:
     """Dependencies of the handlers."""
 
     dashboards: DashboardService
@@ -53,7 +53,9 @@ class DashboardHandlers:
     },
 )
 async def create_dashboard(
-    principal: RequestPrincipal, dashboards: Dashboards, data: JSONBody[CreateDashboard]
+    principal: RequestPrincipal,
+    dashboards: DashboardServiceDependency,
+    data: JSONBody[CreateDashboard],
 ) -> MainCanvas:
     """Create an empty dashboard, which every role of its creator may see."""
     return await dashboards.create(principal, data)
@@ -62,7 +64,7 @@ async def create_dashboard(
 @put("/dashboard/{dashboard_id:str}", guards=[allow_holders(Function.DASHBOARD_EDIT)])
 async def update_dashboard(
     principal: RequestPrincipal,
-    dashboards: Dashboards,
+    dashboards: DashboardServiceDependency,
     dashboard_id: PathId,
     data: JSONBody[UpdateDashboard],
 ) -> dict[str, str]:
@@ -76,7 +78,7 @@ async def update_dashboard(
     guards=[allow_holders(Function.DASHBOARD_EDIT, Function.DASHBOARD_DELETE)],
 )
 async def delete_dashboard(
-    principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
+    principal: RequestPrincipal, dashboards: DashboardServiceDependency, dashboard_id: PathId
 ) -> dict[str, str]:
     """Delete a dashboard with its canvases and grants."""
     await dashboards.delete(principal, dashboard_id)
@@ -85,7 +87,9 @@ async def delete_dashboard(
 
 @post("/dashboard/batch-delete", guards=[allow_holders(Function.DASHBOARD_DELETE)])
 async def delete_dashboards(
-    principal: RequestPrincipal, dashboards: Dashboards, data: JSONBody[DeleteDashboards]
+    principal: RequestPrincipal,
+    dashboards: DashboardServiceDependency,
+    data: JSONBody[DeleteDashboards],
 ) -> None:
     """Delete dashboards with their canvases and grants; unknown ones are ignored."""
     await dashboards.delete_many(principal, data)
@@ -93,7 +97,7 @@ async def delete_dashboards(
 
 @get("/dashboard/dashboards", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def list_dashboards(
-    principal: RequestPrincipal, dashboards: Dashboards
+    principal: RequestPrincipal, dashboards: DashboardServiceDependency
 ) -> StreamedAnswer[list[DashboardResponse]]:
     """List the dashboards that the caller sees, with their widgets, the oldest first."""
     return await dashboards.stream_visible(principal)
@@ -102,7 +106,7 @@ async def list_dashboards(
 @post("/dashboard/search", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def search_dashboards(
     principal: RequestPrincipal,
-    dashboards: Dashboards,
+    dashboards: DashboardServiceDependency,
     data: JSONBody[SearchDashboards | None] = None,
 ) -> list[DashboardTile]:
     """List the dashboards that the caller sees: the caller's home first, then the newest."""
@@ -117,14 +121,16 @@ async def list_dashboard_covers() -> list[PresetCover]:
 
 
 @get("/dashboard/main-canvas", guards=[allow_holders(Function.DASHBOARD_VIEW)])
-async def get_main_canvas(principal: RequestPrincipal, dashboards: Dashboards) -> MainCanvas:
+async def get_main_canvas(
+    principal: RequestPrincipal, dashboards: DashboardServiceDependency
+) -> MainCanvas:
     """Return the canvas of the caller's home, else of the newest dashboard; empty without any."""
     return await dashboards.get_main_canvas(principal)
 
 
 @post("/dashboard/{dashboard_id:str}/home", guards=[users])
 async def set_home_dashboard(
-    principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
+    principal: RequestPrincipal, dashboards: DashboardServiceDependency, dashboard_id: PathId
 ) -> None:
     """Make a dashboard the caller's home, in place of any other."""
     await dashboards.set_home(principal, dashboard_id)
@@ -132,7 +138,7 @@ async def set_home_dashboard(
 
 @post("/dashboard/{dashboard_id:str}/cancel-home", guards=[users], summary="Unset home dashboard")
 async def end_home_dashboard(
-    principal: RequestPrincipal, dashboards: Dashboards, dashboard_id: PathId
+    principal: RequestPrincipal, dashboards: DashboardServiceDependency, dashboard_id: PathId
 ) -> None:
     """Remove a dashboard as the caller's home."""
     await dashboards.unset_home(principal, dashboard_id)
@@ -142,7 +148,7 @@ async def end_home_dashboard(
     "/canvas/{canvas_id:str}", guards=[allow_holders(Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)]
 )
 async def get_canvas(
-    principal: RequestPrincipal, canvases: Canvases, canvas_id: PathId
+    principal: RequestPrincipal, canvases: CanvasServiceDependency, canvas_id: PathId
 ) -> CanvasResponse:
     """Return a canvas of a dashboard or a device.
 
@@ -158,7 +164,10 @@ async def get_canvas(
     example={"name": "Roof page", "widgets": [{"data": {"type": "text"}}]},
 )
 async def save_canvas(
-    principal: RequestPrincipal, canvases: Canvases, canvas_id: PathId, data: JSONBody[SaveCanvas]
+    principal: RequestPrincipal,
+    canvases: CanvasServiceDependency,
+    canvas_id: PathId,
+    data: JSONBody[SaveCanvas],
 ) -> None:
     """Replace the content of a canvas; omitted widgets are deleted.
 
@@ -169,7 +178,7 @@ async def save_canvas(
 
 @get("/dashboard/{dashboard_id:str}/canvas", guards=[allow_holders(Function.DASHBOARD_VIEW)])
 async def list_canvases(
-    principal: RequestPrincipal, canvases: Canvases, dashboard_id: PathId
+    principal: RequestPrincipal, canvases: CanvasServiceDependency, dashboard_id: PathId
 ) -> list[CanvasSummary]:
     """List the canvases of a dashboard: the main one first, then the oldest."""
     return await canvases.list_dashboard_canvases(principal, dashboard_id)
@@ -182,7 +191,7 @@ async def list_canvases(
 )
 async def add_canvas(
     principal: RequestPrincipal,
-    canvases: Canvases,
+    canvases: CanvasServiceDependency,
     dashboard_id: PathId,
     data: JSONBody[CreateCanvas],
 ) -> CanvasSummary:
@@ -196,7 +205,7 @@ async def add_canvas(
 )
 async def delete_canvases(
     principal: RequestPrincipal,
-    canvases: Canvases,
+    canvases: CanvasServiceDependency,
     dashboard_id: PathId,
     data: JSONBody[DeleteCanvases],
 ) -> None:
@@ -204,7 +213,7 @@ async def delete_canvases(
     await canvases.delete(principal, dashboard_id, data)
 
 
-def create_router(handlers: DashboardHandlers) -> Router:
+def create_router(handlers: DashboardHandlerDependencies) -> Router:
     """Return the router of the operations, with their dependencies."""
     return route_operations(
         globals(), "/", dependencies=build_dependencies(handlers), tags=["Dashboards"]

@@ -10,13 +10,15 @@ from libs.common.contracts.events import AccountChanged
 from services.management.dashboards.store import CanvasStore, DashboardStore
 
 CONSUMER_NAME = "management"
-SUBJECTS = ("event.*.device.*.deleted", "event.*.auth.user.deleted")
+DELETION_SUBJECTS = ("event.*.device.*.deleted", "event.*.auth.user.deleted")
 EVENTS_PER_BATCH = 200
 MAX_CONCURRENT_TENANTS = 4
 """Tenants whose events are processed concurrently."""
 
 
-def create_consumer(bus: Bus, dashboards: DashboardStore, canvases: CanvasStore) -> BatchConsumer:
+def create_deletion_consumer(
+    bus: Bus, dashboards: DashboardStore, canvases: CanvasStore
+) -> BatchConsumer:
     """Return the consumer that deletes canvases of deleted devices and homes of deleted users."""
 
     async def handle(messages: list[Msg]) -> None:
@@ -37,7 +39,7 @@ def create_consumer(bus: Bus, dashboards: DashboardStore, canvases: CanvasStore)
         bus=bus,
         stream=EVENTS,
         durable=CONSUMER_NAME,
-        subjects=SUBJECTS,
+        subjects=DELETION_SUBJECTS,
         handle=handle,
         lane=event_tenant,
         batch=EVENTS_PER_BATCH,

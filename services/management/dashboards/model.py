@@ -65,7 +65,7 @@ class CanvasContent(Stored, frozen=True):
     device_ids: tuple[int, ...] = ()
 
 
-async def replace_widgets(
+async def assign_widget_ids(
     before: CanvasContent, widgets: Sequence[Widget], next_id: AllocateId
 ) -> tuple[StoredWidget, ...]:
     """Return the requested widgets with their ids; widgets with unknown ids are ignored.
@@ -119,7 +119,7 @@ PRESET_COVERS = [
     )
     for at, name in enumerate(_COVER_NAMES, 1)
 ]
-_PRESET_PATHS = frozenset(preset.data for preset in PRESET_COVERS)
+_PRESET_COVER_PATHS = frozenset(preset.data for preset in PRESET_COVERS)
 
 
 def build_cover(kind: str | None, data: str | None) -> Cover | None:
@@ -130,7 +130,7 @@ def build_cover(kind: str | None, data: str | None) -> Cover | None:
         raise InvalidInput("is required with cover_data", field="cover_type")
     if not data:
         raise InvalidInput("is required with cover_type", field="cover_data")
-    if kind == PRESET and data not in _PRESET_PATHS:
+    if kind == PRESET and data not in _PRESET_COVER_PATHS:
         raise InvalidInput(
             "must be one of /dashboard/covers",
             field="cover_data",

@@ -17,8 +17,8 @@ from services.management.dashboards.model import (
     WidgetResponse,
 )
 
-MAX_DASHBOARD_WIDGETS = 200
-"""Maximum widgets of a dashboard; consoles render some dozens."""
+MAX_DASHBOARD_UPDATE_WIDGETS = 200
+"""Maximum widgets of `PUT /dashboard/{id}`; consoles render some dozens."""
 MAX_WIDGETS_BYTES = 4 * 1024 * 1024
 """Maximum bytes of all widgets of a canvas, which may contain icons of older consoles."""
 MAX_CANVAS_WIDGETS = 120
@@ -52,9 +52,9 @@ class UpdateDashboard(msgspec.Struct, kw_only=True):
     description: Description | UnsetType | None = UNSET
     cover_type: CoverType | UnsetType | None = UNSET
     cover_data: CoverData | UnsetType | None = UNSET
-    widgets: Annotated[list[Widget], msgspec.Meta(max_length=MAX_DASHBOARD_WIDGETS)] | UnsetType = (
-        UNSET
-    )
+    widgets: (
+        Annotated[list[Widget], msgspec.Meta(max_length=MAX_DASHBOARD_UPDATE_WIDGETS)] | UnsetType
+    ) = UNSET
 
 
 class SearchDashboards(msgspec.Struct):

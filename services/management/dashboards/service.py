@@ -20,9 +20,9 @@ from services.management.dashboards.model import (
     Dashboard,
     DashboardChanges,
     StoredWidget,
+    assign_widget_ids,
     build_cover,
     check_name_length,
-    replace_widgets,
 )
 from services.management.dashboards.schemas import (
     MAX_WIDGETS_BYTES,
@@ -80,7 +80,7 @@ class DashboardService:
         dashboard = await self.find_visible(user, dashboard_id)
         widgets: tuple[StoredWidget, ...] | UnsetType = UNSET
         if request.widgets is not UNSET:
-            widgets = await replace_widgets(dashboard, request.widgets, self._next_id)
+            widgets = await assign_widget_ids(dashboard, request.widgets, self._next_id)
             if sum(len(widget.data.encode()) for widget in widgets) > MAX_WIDGETS_BYTES:
                 raise TooLarge(
                     f"must have at most {MAX_WIDGETS_BYTES} bytes together", field="widgets"
@@ -97,7 +97,7 @@ class DashboardService:
     async def delete(self, user: Principal, dashboard_id: int) -> None:
         """Delete a dashboard with its canvases and grants."""
         await self.find_visible(user, dashboard_id)
-        if not await self._remove(user.tenant, [dashboard_id]):
+        if not await self._remove_with_grants(user.tenant, [dashboard_id]):
             raise dashboard_not_found(dashboard_id)
 
     async def delete_many(self, user: Principal, request: DeleteDashboards) -> None:
@@ -109,7 +109,7 @@ class DashboardService:
             if grants.allows_dashboard(dashboard_id)
         ]
         if ids:
-            await self._remove(user.tenant, ids)
+            await self._remove_with_grants(user.tenant, ids)
 
     async def stream_visible(self, user: Principal) -> StreamedAnswer[list[DashboardResponse]]:
         """Stream the dashboards that a user sees, the oldest first."""
@@ -208,13 +208,13 @@ class DashboardService:
     async def _require_existing_picture(self, user: Principal, cover: C) -> C:
         """Return the cover if its picture exists; raise `InvalidInput`."""
         uploaded_url = cover.data if isinstance(cover, Cover) and cover.type == UPLOADED else None
-        if uploaded_url is not None and not await self._store.has_resource(
+        if uploaded_url is not None and not await self._store.resource_exists(
             user.tenant, uploaded_url
         ):
             raise InvalidInput("must be an uploaded picture that exists", field="cover_data")
         return cover
 
-    async def _remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
+    async def _remove_with_grants(self, tenant: str, ids: Sequence[int]) -> list[int]:
         removed = await self._store.remove(tenant, ids)
         await self._sharing.forget(tenant, removed)
         return removed

@@ -130,7 +130,7 @@ class DashboardStore:
             document = to_document(dashboard)
             await self._dashboards.insert_one(document, session=session)
             await self._resources.update_references(
-                dashboard.tenant, dashboard.id, _texts_with_resources(document), session
+                dashboard.tenant, dashboard.id, _resource_search_texts(document), session
             )
 
         with raise_on_duplicate(_duplicate_name_error(dashboard.name)):
@@ -157,7 +157,7 @@ class DashboardStore:
             if document is None:
                 return False
             await self._resources.update_references(
-                tenant, dashboard_id, _texts_with_resources(document), session
+                tenant, dashboard_id, _resource_search_texts(document), session
             )
             return True
 
@@ -219,10 +219,10 @@ class DashboardStore:
         await self._homes.delete_one({"_id": user_id, "tenant": tenant, "dashboard": dashboard_id})
 
     async def remove_homes(self, tenant: str, users: Sequence[int]) -> None:
-        """Delete the homes of users."""
+        """Forget which dashboards are the homes of users."""
         await self._homes.delete_many({"tenant": tenant, "_id": {"$in": list(users)}})
 
-    async def has_resource(self, tenant: str, url: str) -> bool:
+    async def resource_exists(self, tenant: str, url: str) -> bool:
         """Return whether a URL belongs to a resource of the tenant."""
         return await self._resources.has(tenant, url)
 
@@ -237,7 +237,7 @@ def _owner_query(tenant: str, kind: OwnerType, ids: Sequence[int]) -> Document:
     return {"tenant": tenant, "attachType": kind, "attachId": {"$in": list(ids)}}
 
 
-def _texts_with_resources(document: Document) -> list[str]:
+def _resource_search_texts(document: Document) -> list[str]:
     """Return the texts in which a dashboard may refer to resources."""
     cover = (document.get("cover") or {}).get("data", "")
     return [cover, *(widget["data"] for widget in document["widgets"])]

@@ -13,8 +13,8 @@ from libs.common.limits.tenants import LimitsCache
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Mongo
 from services.management.dashboards.canvas_service import CanvasService
-from services.management.dashboards.console import DashboardHandlers, create_router
-from services.management.dashboards.events import create_consumer
+from services.management.dashboards.console import DashboardHandlerDependencies, create_router
+from services.management.dashboards.events import create_deletion_consumer
 from services.management.dashboards.service import DashboardService
 from services.management.dashboards.store import CanvasStore, DashboardStore
 from services.management.resources import ResourceStore
@@ -24,8 +24,8 @@ IDS_PER_ALLOCATION = 100
 
 
 @dataclass(frozen=True)
-class Dashboards:
-    """The parts of dashboards that the process runs."""
+class DashboardComponents:
+    """The router and the consumer of dashboards, which the process runs."""
 
     router: Router
     consumer: BatchConsumer
@@ -41,7 +41,7 @@ def wire(
     limits: LimitsCache,
     resources: ResourceStore,
     devices: DeviceClient,
-) -> Dashboards:
+) -> DashboardComponents:
     """Create stores and services, and offer their operations to other services."""
     canvas_store = CanvasStore(mongo, resources)
     store = DashboardStore(mongo, limits, canvas_store, resources)
@@ -51,7 +51,7 @@ def wire(
     canvases = CanvasService(canvas_store, store, dashboards, grants, devices, next_id)
     rpc_server.offer("describe_dashboards", DescribeDashboards, dashboards.describe)
     rpc_server.offer("canvas_of_device", GetDeviceCanvas, canvases.get_or_create_device_canvas)
-    return Dashboards(
-        router=create_router(DashboardHandlers(dashboards, canvases)),
-        consumer=create_consumer(bus, store, canvas_store),
+    return DashboardComponents(
+        router=create_router(DashboardHandlerDependencies(dashboards, canvases)),
+        consumer=create_deletion_consumer(bus, store, canvas_store),
     )

@@ -34,7 +34,7 @@ RETRY_AFTER_SECONDS = 5.0
 """Seconds after which a client that exceeds a limit may retry."""
 
 
-class Credentials:
+class CredentialReader:
     """Reads credentials of users and access versions of tenants from Redis."""
 
     def __init__(self, redis: Redis) -> None:
@@ -63,7 +63,7 @@ class Credentials:
             raise Unavailable("the token database does not answer at the moment") from error
 
 
-class UserAccess:
+class UserAccessReader:
     """The current permissions and grants of users."""
 
     def __init__(self, rpc: RpcClient, grants: GrantReader) -> None:
@@ -91,7 +91,7 @@ class AdmissionControl:
     """Checks CONNECT packets, and limits connections per user and tenant in this replica."""
 
     def __init__(
-        self, credentials: Credentials, user_access: UserAccess, limits: LimitsCache
+        self, credentials: CredentialReader, user_access: UserAccessReader, limits: LimitsCache
     ) -> None:
         self._credentials = credentials
         self._user_access = user_access

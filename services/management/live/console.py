@@ -21,7 +21,7 @@ from libs.common.identity.grants import GrantReader
 from libs.common.identity.tokens import access_token_key
 from libs.common.mqtt import Connect, PacketError
 from services.management.live.access import AdmissionControl
-from services.management.live.events import LiveEvents
+from services.management.live.events import LiveEventConsumer
 from services.management.live.frames import FilterRequest, InvalidFrame, decode_frame
 from services.management.live.hub import Hub, Subscriptions
 from services.management.live.mqtt_publisher import MqttListener
@@ -54,7 +54,7 @@ KEEP_ALIVE_FACTOR = 1.5
 @websocket("/websocket", guards=[users])
 async def serve_websocket(
     socket: WebSocket[Any, Any, Any],
-    events: NamedDependency[LiveEvents],
+    events: NamedDependency[LiveEventConsumer],
     subscriptions: NamedDependency[Subscriptions],
     grants: NamedDependency[GrantReader],
     turns: NamedDependency[SocketTurns],
@@ -70,7 +70,7 @@ async def serve_websocket(
     )
     events.hub.add(subscriber)
     try:
-        await events.wait_until_delivered(principal.tenant)
+        await events.wait_until_subscribed(principal.tenant)
         await socket.accept()
         await _process_frames(live_socket, subscriber, subscriptions)
     finally:
@@ -107,7 +107,7 @@ async def _process_frames(
 @websocket("/mqtt")
 async def serve_mqtt(
     socket: WebSocket[Any, Any, Any],
-    events: NamedDependency[LiveEvents],
+    events: NamedDependency[LiveEventConsumer],
     admission: NamedDependency[AdmissionControl],
     turns: NamedDependency[SocketTurns],
 ) -> None:
@@ -138,7 +138,7 @@ async def _serve_mqtt_client(
     live_socket: LiveSocket,
     packets: AsyncIterator[Packet],
     connect: Connect,
-    events: LiveEvents,
+    events: LiveEventConsumer,
     admission: AdmissionControl,
 ) -> None:
     """Admit a client and process its packets; raise `TimeoutError` if it is silent."""
@@ -153,7 +153,7 @@ async def _serve_mqtt_client(
     hub = events.hub
     hub.add(listener)
     try:
-        await events.wait_until_delivered(listener.principal.tenant)
+        await events.wait_until_subscribed(listener.principal.tenant)
         await live_socket.send(encode_connack(ConnackCode.ACCEPTED))
         await _process_packets(live_socket, packets, connect, listener, hub)
     finally:
@@ -208,17 +208,17 @@ async def _receive_packets(socket: WebSocket[Any, Any, Any]) -> AsyncIterator[Pa
 
 
 @dataclass(frozen=True)
-class LiveHandlers:
+class LiveHandlerDependencies:
     """Dependencies of the handlers."""
 
-    events: LiveEvents
+    events: LiveEventConsumer
     subscriptions: Subscriptions
     grants: GrantReader
     turns: SocketTurns
     admission: AdmissionControl
 
 
-def create_router(handlers: LiveHandlers) -> Router:
+def create_router(handlers: LiveHandlerDependencies) -> Router:
     """Return the router of the endpoints, with their dependencies."""
     return Router(
         "/", route_handlers=[serve_websocket, serve_mqtt], dependencies=build_dependencies(handlers)

@@ -23,23 +23,23 @@ log = logging.getLogger(__name__)
 
 CACHE_SECONDS = 60.0
 """Seconds for which a number is cached."""
-MISSING_CACHE_SECONDS = 5.0
+MISSING_NUMBER_CACHE_SECONDS = 5.0
 """Seconds for which a missing number is cached: devices of the product `generic` get numbers when
 they report."""
 MAX_CACHED_SCOPES = 20_000
 """Maximum products and things whose numbers are cached."""
 
-NumberScope = tuple[str, str | int]
-"""A tenant, with the model of the product or the id of the thing that share numbers."""
+EntityNumberScope = tuple[str, str | int]
+"""A tenant, with the model of a product whose devices share numbers, or with a thing's id."""
 
 
-NumbersByPath = dict[str, int | None]
+EntityNumbersByPath = dict[str, int | None]
 """Entity numbers by path; None for a path without an entity."""
 
 
-class _MissingNumber(NamedTuple):
-    cache_key: NumberScope
-    paths: NumbersByPath
+class _MissingEntityNumber(NamedTuple):
+    scope: EntityNumberScope
+    paths: EntityNumbersByPath
     path: str
 
 
@@ -48,7 +48,7 @@ class EntityIds:
 
     def __init__(self, devices: DeviceClient) -> None:
         self._devices = devices
-        self._known: LruCache[NumberScope, tuple[float, NumbersByPath]] = LruCache(
+        self._known: LruCache[EntityNumberScope, tuple[float, EntityNumbersByPath]] = LruCache(
             MAX_CACHED_SCOPES
         )
         """By scope: the monotonic time until which numbers are cached, and the numbers."""
@@ -58,13 +58,13 @@ class EntityIds:
 
         While `device` does not answer, only cached ids are returned.
         """
-        cache_keys = list(map(_number_scope, changes))
-        known_paths = list(map(self._cached_numbers, cache_keys))
-        missing: dict[str, dict[str, _MissingNumber]] = defaultdict(dict)
-        for change, cache_key, paths in zip(changes, cache_keys, known_paths, strict=True):
+        scopes = list(map(_number_scope, changes))
+        known_paths = list(map(self._cached_numbers, scopes))
+        missing: dict[str, dict[str, _MissingEntityNumber]] = defaultdict(dict)
+        for change, scope, paths in zip(changes, scopes, known_paths, strict=True):
             for key, path in _keys_and_paths(change):
                 if path not in paths:
-                    missing[change.tenant][key] = _MissingNumber(cache_key, paths, path)
+                    missing[change.tenant][key] = _MissingEntityNumber(scope, paths, path)
                     paths[path] = None  # one request suffices for all devices of a product
         for tenant, missing_keys in missing.items():
             await self._request_missing(tenant, missing_keys)
@@ -77,18 +77,20 @@ class EntityIds:
             for change, paths in zip(changes, known_paths, strict=True)
         ]
 
-    def _cached_numbers(self, cache_key: NumberScope) -> NumbersByPath:
+    def _cached_numbers(self, scope: EntityNumberScope) -> EntityNumbersByPath:
         """Return the cached numbers of a scope; empty if expired. The caller adds missing ones."""
-        until, paths = self._known.get(cache_key) or (0.0, {})
+        until, paths = self._known.get(scope) or (0.0, {})
         if until <= time.monotonic():
             paths = {}
-            self._cache_numbers(cache_key, paths, CACHE_SECONDS)
+            self._cache_numbers(scope, paths, CACHE_SECONDS)
         return paths
 
-    def _cache_numbers(self, cache_key: NumberScope, paths: NumbersByPath, life: float) -> None:
-        self._known.put(cache_key, (time.monotonic() + life, paths))
+    def _cache_numbers(
+        self, scope: EntityNumberScope, numbers: EntityNumbersByPath, cache_seconds: float
+    ) -> None:
+        self._known.put(scope, (time.monotonic() + cache_seconds, numbers))
 
-    async def _request_missing(self, tenant: str, missing: dict[str, _MissingNumber]) -> None:
+    async def _request_missing(self, tenant: str, missing: dict[str, _MissingEntityNumber]) -> None:
         rest = iter(missing)
         while keys := list(islice(rest, MAX_RESOLVED_KEYS)):
             try:
@@ -103,10 +105,10 @@ class EntityIds:
                 entry = missing[key]
                 entry.paths[entry.path] = numbers_by_key.get(key)
                 if key not in numbers_by_key:
-                    self._cache_numbers(entry.cache_key, entry.paths, MISSING_CACHE_SECONDS)
+                    self._cache_numbers(entry.scope, entry.paths, MISSING_NUMBER_CACHE_SECONDS)
 
 
-def _number_scope(change: EntityChange) -> NumberScope:
+def _number_scope(change: EntityChange) -> EntityNumberScope:
     thing = change.thing
     shared = thing.device and thing.model and thing.model != GENERIC_MODEL
     return change.tenant, thing.model if shared else thing.id

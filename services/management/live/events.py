@@ -28,7 +28,7 @@ MAX_CONCURRENT_TENANTS = 16
 """Tenants whose changes are distributed concurrently, in slices of the event loop's time."""
 
 
-class LiveEvents:
+class LiveEventConsumer:
     """The consumer that pushes every new change to sockets of this replica.
 
     The bus delivers only the events of tenants with a socket, because reading an event costs more
@@ -53,7 +53,7 @@ class LiveEvents:
             ephemeral=True,
         )
 
-    async def wait_until_delivered(self, tenant: str) -> None:
+    async def wait_until_subscribed(self, tenant: str) -> None:
         """Wait until the bus delivers the events of a tenant that has a socket."""
         while tenant not in self._delivered:
             if self._updating is None:

@@ -138,8 +138,8 @@ class ChangeQueue:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, change: EncodedChange) -> int:
-        """Append a change; return the number of oldest values that were skipped."""
+    def add_and_count_skipped(self, change: EncodedChange) -> int:
+        """Append a change; return the number of oldest values that this skips."""
         before = self._skipped
         self._waiting.append(change)
         self._queued.add(len(change.text))

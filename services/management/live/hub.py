@@ -29,7 +29,7 @@ from libs.common.identity.grants import Grants
 from libs.common.jobs import NamedTasks
 from libs.common.lru_cache import LruCache
 from libs.common.scheduling.turns import repeat
-from services.management.live.access import AdmissionControl, Credentials, UserAccess
+from services.management.live.access import AdmissionControl, CredentialReader, UserAccessReader
 from services.management.live.frames import (
     ChangeFilter,
     EncodedChange,
@@ -48,9 +48,9 @@ CHECK_SECONDS = 0.4
 CREDENTIALS_PER_READ = 2000
 """Credentials per read from Redis."""
 ENDED_ACCESS_REASON = "the token is no longer valid"
-MAX_REMEMBERED_EVENT_IDS = 5_000
+MAX_REMEMBERED_EVENT_IDS_PER_TENANT = 5_000
 """Event ids per tenant that are remembered to recognize duplicates."""
-MAX_WAITING_TENANT_BYTES = 16 * 1024**2
+MAX_WAITING_BYTES_PER_TENANT = 16 * 1024**2
 """Bytes that wait for all sockets of a tenant; beyond it, each keeps one frame, and the latest
 value of each key."""
 
@@ -63,21 +63,23 @@ E = TypeVar("E")
 class Audience:
     """The sockets of a tenant that subscribe to the same keys and ids."""
 
-    def __init__(self, keys: frozenset[str], aliases: Mapping[str, str]) -> None:
-        """`aliases` are the subscribed ids, by the key of the entity."""
-        self.name = keys, frozenset(aliases.items())
+    def __init__(self, keys: frozenset[str], ids_by_key: Mapping[str, str]) -> None:
+        """`ids_by_key` are the subscribed ids, by the key of the entity."""
+        self.name = keys, frozenset(ids_by_key.items())
         self.keys = keys
-        self.aliases = aliases
-        self.entities = keys.union(aliases) if aliases else keys
+        self.ids_by_key = ids_by_key
+        self.entities = keys.union(ids_by_key) if ids_by_key else keys
         """Keys of all subscribed entities, also of those subscribed by id."""
         self.members: set[Subscriber] = set()
 
     def encode_update(self, values: Mapping[str, TimedValue]) -> ValuesUpdate:
         """Encode new values (by entity key) with the keys or ids that clients subscribed to."""
-        if not self.aliases:
+        if not self.ids_by_key:
             return ValuesUpdate.encode(values)
         subscribed_values = {key: value for key, value in values.items() if key in self.keys}
-        ids = {self.aliases[key]: value for key, value in values.items() if key in self.aliases}
+        ids = {
+            self.ids_by_key[key]: value for key, value in values.items() if key in self.ids_by_key
+        }
         return ValuesUpdate.encode(subscribed_values | ids)
 
 
@@ -86,11 +88,11 @@ class _TenantSockets:
 
     def __init__(self) -> None:
         self.number = 0
-        self.queued = QueuedBytes(MAX_WAITING_TENANT_BYTES)
+        self.queued = QueuedBytes(MAX_WAITING_BYTES_PER_TENANT)
         self.audiences: dict[Hashable, Audience] = {}
         self.by_key: dict[str, set[Audience]] = {}
         self.followers: dict[ChangeFilter, set[Subscriber]] = {}
-        self.known: LruCache[str, None] = LruCache(MAX_REMEMBERED_EVENT_IDS)
+        self.known: LruCache[str, None] = LruCache(MAX_REMEMBERED_EVENT_IDS_PER_TENANT)
 
 
 class Hub:
@@ -130,9 +132,9 @@ class Hub:
         return tenant in self._tenants
 
     def set_keys(
-        self, subscriber: Subscriber, keys: frozenset[str], aliases: dict[str, str]
+        self, subscriber: Subscriber, keys: frozenset[str], ids_by_key: dict[str, str]
     ) -> None:
-        """Replace the subscribed keys of a socket, and `aliases`: ids by the key of the entity."""
+        """Replace the subscribed keys of a socket, and its subscribed ids (by the entity's key)."""
         sockets = self._tenants[subscriber.principal.tenant]
         before = self._audience_of.pop(subscriber, None)
         if before is not None:
@@ -142,8 +144,8 @@ class Hub:
                 for key in before.entities:
                     _discard_member(sockets.by_key, key, before)
         subscriber.keys = frozenset()
-        if keys or aliases:  # audiences share the texts of keys
-            audience = Audience(frozenset(map(sys.intern, keys)), aliases)
+        if keys or ids_by_key:  # audiences share the texts of keys
+            audience = Audience(frozenset(map(sys.intern, keys)), ids_by_key)
             audience = sockets.audiences.setdefault(audience.name, audience)
             if not audience.members:
                 for key in audience.entities:
@@ -320,8 +322,8 @@ class SocketChecker:
     """Checks the sockets of a hub."""
 
     hub: Hub
-    tokens: Credentials
-    user_access: UserAccess
+    tokens: CredentialReader
+    user_access: UserAccessReader
     subscriptions: Subscriptions
     refreshing: NamedTasks = field(default_factory=NamedTasks)
     """Tasks that reload permissions and grants, by tenant."""

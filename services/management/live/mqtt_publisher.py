@@ -31,11 +31,11 @@ COLLECT_RATIO = 3
 """Changes are collected for this multiple of the time that the last publishing took."""
 MAX_COLLECT_SECONDS = 0.5
 """Maximum seconds for which changes are collected, even if `device` is slow."""
-MAX_COLLECTED_KEYS = 100_000
+MAX_COLLECTED_KEYS_PER_TENANT = 100_000
 """Maximum collected entity keys per tenant; changes of further things are dropped (QoS 0)."""
 
 
-MAX_WAITING_IDS = 100_000
+MAX_WAITING_IDS_PER_PAGE = 100_000
 """Maximum ids that wait for a slow page; beyond it, its connection is closed."""
 BYTES_PER_WAITING_ID = 8
 """Bytes that each waiting id uses of the limit of a tenant's sockets."""
@@ -78,7 +78,7 @@ class MqttListener(Listener):
             self._waiting.update(ids)
             self.queued.add((len(self._waiting) - before) * BYTES_PER_WAITING_ID)
             if len(self._waiting) > (
-                MAX_IDS_PER_MESSAGE if self.queued.is_full else MAX_WAITING_IDS
+                MAX_IDS_PER_MESSAGE if self.queued.is_full else MAX_WAITING_IDS_PER_PAGE
             ):
                 self._count_dropped(len(self._waiting))
                 self.close(TRY_AGAIN, "too slow")
@@ -168,7 +168,7 @@ class _CollectedChanges:
         """Add a change; a new thing is dropped if too many keys wait."""
         before = self.changes.get(change.thing.key)
         known_keys = () if before is None else before.values
-        if before is not None or self._keys < MAX_COLLECTED_KEYS:
+        if before is not None or self._keys < MAX_COLLECTED_KEYS_PER_TENANT:
             values = dict.fromkeys((*known_keys, *change.values))
             self._keys += len(values) - len(known_keys)
             self.changes[change.thing.key] = replace(change, values=values)

@@ -18,7 +18,7 @@ from services.management.live.packets import MAX_PACKET_BYTES
 MALFORMED, POLICY, TRY_AGAIN = 1007, 1008, 1013
 """Close codes (RFC 6455, 7.4.1, and its registry): invalid data, policy violation, try again
 later."""
-READ_TIMEOUT_SECONDS = 30.0
+SLOW_CLIENT_TIMEOUT_SECONDS = 30.0
 """Seconds without reading after which a client is disconnected."""
 MAX_REASON_CHARACTERS = 120
 """Maximum characters of a close reason, which has at most 123 bytes (RFC 6455, 5.5.1)."""
@@ -27,7 +27,7 @@ WRITABLE_STATE_KEY = "writable"
 STEPS_PER_ITERATION = 16
 """Maximum steps of all sockets per iteration of the event loop once the time slice is used up. A
 step is a frame that is received or sent. A single tenant gets half of the steps."""
-MAX_WAITING_STEPS = 100_000
+MAX_WAITING_STEPS_PER_TENANT = 100_000
 """Maximum waiting steps of a tenant; each socket has at most two."""
 TIME_SLICE_SECONDS = 0.005
 """Seconds for which a long job may occupy the event loop."""
@@ -39,7 +39,9 @@ class SocketTurns:
     """Limits the steps of sockets per iteration of the event loop; tenants take turns."""
 
     def __init__(self) -> None:
-        self._scheduler = FairScheduler("live", STEPS_PER_ITERATION, items=MAX_WAITING_STEPS)
+        self._scheduler = FairScheduler(
+            "live", STEPS_PER_ITERATION, items=MAX_WAITING_STEPS_PER_TENANT
+        )
         self._until = 0.0
         """The time until which steps need no turn; 0 before the first step of a loop iteration."""
 
@@ -98,7 +100,7 @@ class LiveSocket:
         writable: asyncio.Event = self.socket.scope["state"][WRITABLE_STATE_KEY]
         while True:
             if not writable.is_set():
-                async with asyncio.timeout(READ_TIMEOUT_SECONDS):
+                async with asyncio.timeout(SLOW_CLIENT_TIMEOUT_SECONDS):
                     await writable.wait()
             async with self._turns.step(tenant):
                 if writable.is_set():

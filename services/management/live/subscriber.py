@@ -138,7 +138,7 @@ class Subscriber(Listener):
     def push_change(self, change: EncodedChange) -> None:
         """Queue a change that matches the filter, and send it."""
         if not self._closed:
-            if skipped := self._changes.add(change):
+            if skipped := self._changes.add_and_count_skipped(change):
                 self._count_dropped(skipped)
             self._start_sending()
 

@@ -12,23 +12,23 @@ from libs.common.identity.grants import GrantReader
 from libs.common.jobs import run_in_background
 from libs.common.limits.tenants import LimitsCache, answer_usage_requests
 from libs.common.store.redis import Redis
-from services.management.live.access import AdmissionControl, Credentials, UserAccess
-from services.management.live.console import LiveHandlers, create_router
+from services.management.live.access import AdmissionControl, CredentialReader, UserAccessReader
+from services.management.live.console import LiveHandlerDependencies, create_router
 from services.management.live.entity_ids import EntityIds
-from services.management.live.events import LiveEvents
+from services.management.live.events import LiveEventConsumer
 from services.management.live.hub import Hub, SocketChecker, Subscriptions
 from services.management.live.mqtt_publisher import MqttPublisher
 from services.management.live.sockets import SocketTurns
 
 
 @dataclass(frozen=True)
-class Live:
-    """The parts of live updates that the process runs."""
+class LiveComponents:
+    """The router, the consumer and the checks of live updates, which the process runs."""
 
     router: Router
     bus: Bus
     hub: Hub
-    events: LiveEvents
+    events: LiveEventConsumer
     admission: AdmissionControl
     watch: SocketChecker
 
@@ -51,16 +51,18 @@ def wire(
     grants: GrantReader,
     limits: LimitsCache,
     devices: DeviceClient,
-) -> Live:
+) -> LiveComponents:
     """Return the hub of this process with its endpoints and jobs."""
     turns = SocketTurns()
     hub = Hub(MqttPublisher(EntityIds(devices), turns))
-    events = LiveEvents(bus, hub)
-    credentials, user_access = Credentials(redis), UserAccess(rpc_client, grants)
+    events = LiveEventConsumer(bus, hub)
+    credentials, user_access = CredentialReader(redis), UserAccessReader(rpc_client, grants)
     admission = AdmissionControl(credentials, user_access, limits)
     subscriptions = Subscriptions(hub, devices, admission, turns)
-    return Live(
-        router=create_router(LiveHandlers(events, subscriptions, grants, turns, admission)),
+    return LiveComponents(
+        router=create_router(
+            LiveHandlerDependencies(events, subscriptions, grants, turns, admission)
+        ),
         bus=bus,
         hub=hub,
         events=events,

@@ -38,16 +38,16 @@ _SUBSCRIBE, _SUBACK, _UNSUBSCRIBE, _UNSUBACK = 0x82, 0x90, 0xA2, 0xB0
 _TYPE, _NEXT_TYPE = 0xF0, 0x10
 """The type of an answer is one more than that of its packet."""
 _PINGREQ, _PINGRESP, _DISCONNECT = b"\xc0\x00", 0xD0, b"\xe0\x00"
-_ACKNOWLEDGEMENTS = (_PUBACK, _SUBACK, _UNSUBACK)
+_ACKNOWLEDGEMENT_TYPES = (_PUBACK, _SUBACK, _UNSUBACK)
 _USER, _PASSWORD = 0x80, 0x40
-_LOGIN_ERRORS = (
+_LOGIN_ERROR_TEXTS = (
     "Unsupported protocol version",
     "Client identifier not valid",
     "Server unavailable",
     "Bad user name or password",
     "Not authorized",
 )
-"""Return codes 1 to 5 of CONNACK [3.2.2.3]."""
+"""Messages for the return codes 1 to 5 of CONNACK [3.2.2.3]."""
 
 
 class BrokerError(Exception):
@@ -66,7 +66,7 @@ class ReceivedMessage(NamedTuple):
     packet_id: bytes = b""
 
     @property
-    def max_size(self) -> int:
+    def max_memory_bytes(self) -> int:
         """Return the maximum bytes of memory of the message: four for each character."""
         return 4 * len(self.topic) + len(self.payload)
 
@@ -110,8 +110,8 @@ class BrokerConnection:
         if first != _CONNACK or len(body) != 2:  # noqa: PLR2004 - flags and code
             raise BrokerError("the broker does not support MQTT 3.1.1")
         if code := body[1]:
-            is_known_code = code <= len(_LOGIN_ERRORS)
-            raise LoginRejected(_LOGIN_ERRORS[code - 1] if is_known_code else f"code {code}")
+            is_known_code = code <= len(_LOGIN_ERROR_TEXTS)
+            raise LoginRejected(_LOGIN_ERROR_TEXTS[code - 1] if is_known_code else f"code {code}")
 
     async def set_subscriptions(self, topics: Sequence[str], before: Iterable[str]) -> None:
         """Subscribe to `topics`, and unsubscribe from the other topics in `before`.
@@ -119,9 +119,11 @@ class BrokerConnection:
         Raises `BrokerError` for a topic that the broker rejects.
         """
         for topic in set(before) - set(topics):
-            await self._request(_UNSUBSCRIBE, b"", _encode_text(topic))
+            await self._request_with_packet_id(_UNSUBSCRIBE, b"", _encode_text(topic))
         for topic in topics:
-            codes = await self._request(_SUBSCRIBE, b"", _encode_text(topic) + b"\x01")
+            codes = await self._request_with_packet_id(
+                _SUBSCRIBE, b"", _encode_text(topic) + b"\x01"
+            )
             if not codes or codes[0] >= SUBACK_FAILURE:
                 raise BrokerError(f"the broker rejects the subscription of {topic}")
 
@@ -134,7 +136,7 @@ class BrokerConnection:
                 self._arrived.clear()
                 await self._arrived.wait()
             batch = [self._waiting.popleft() for _ in range(min(maximum, len(self._waiting)))]
-            self._waiting_bytes -= sum(message.max_size for message in batch)
+            self._waiting_bytes -= sum(message.max_memory_bytes for message in batch)
             yield batch
             if self._dropped and not self._waiting:
                 raise BrokerError(f"{self._dropped} messages arrived faster than they are stored")
@@ -142,7 +144,7 @@ class BrokerConnection:
     async def acknowledge(self, messages: Sequence[ReceivedMessage]) -> None:
         """Acknowledge messages, so that the broker deletes them.
 
-        After the connection ended, `batches` raises its error once the waiting messages are
+        After the connection ended, `receive_batches` raises its error once the waiting messages are
         processed.
         """
         packets = b"".join(
@@ -162,12 +164,12 @@ class BrokerConnection:
         if {*"+#"} & {*topic} or not _is_topic_text(topic):
             raise InvalidInput(f"{topic} is not a topic name")
         if qos:
-            await self._request(_PUBLISH | qos << 1, _encode_text(topic), payload)
+            await self._request_with_packet_id(_PUBLISH | qos << 1, _encode_text(topic), payload)
         else:
             await self._send(encode_packet(_PUBLISH, _encode_text(topic) + payload))
 
     async def read_packets(self) -> None:
-        """Receive packets until the connection ends; `batches` raises the error."""
+        """Receive packets until the connection ends; `receive_batches` raises the error."""
         handled = 0
         try:
             while True:
@@ -217,7 +219,7 @@ class BrokerConnection:
     def _process_packet(self, first: int, body: bytes) -> None:
         if first & _TYPE == _PUBLISH:
             self._queue_message(first, body)
-        elif first in _ACKNOWLEDGEMENTS:
+        elif first in _ACKNOWLEDGEMENT_TYPES:
             answer = self._answers.get(bytes([first]) + body[:2])
             if answer is not None and not answer.done():
                 answer.set_result(body[2:])
@@ -237,18 +239,20 @@ class BrokerConnection:
         topic = body[2:end].decode(errors="replace")
         message = ReceivedMessage(topic, body[start:], body[end:start])
         self._waiting.append(message)
-        self._waiting_bytes += message.max_size
+        self._waiting_bytes += message.max_memory_bytes
         self._arrived.set()
 
-    async def _request(self, first: int, before: bytes, after: bytes) -> bytes:
-        """Send a packet with a new packet id between `before` and `after`; return the answer."""
+    async def _request_with_packet_id(
+        self, first_byte: int, before_id: bytes, after_id: bytes
+    ) -> bytes:
+        """Send a packet with a new id between `before_id` and `after_id`; return the answer."""
         self._last_id = self._last_id % 0xFFFF + 1
         packet_id = self._last_id.to_bytes(2, "big")
-        key = bytes([(first & _TYPE) + _NEXT_TYPE]) + packet_id
+        key = bytes([(first_byte & _TYPE) + _NEXT_TYPE]) + packet_id
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._answers[key] = answer
         try:
-            await self._send(encode_packet(first, before + packet_id + after))
+            await self._send(encode_packet(first_byte, before_id + packet_id + after_id))
             async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
                 return await answer
         finally:
@@ -284,14 +288,14 @@ def _encode_text(text: str) -> bytes:
 
 @asynccontextmanager
 async def open_connection(
-    broker: Broker, client_id: str, allowed: tuple[str, ...]
+    broker: Broker, client_id: str, allowed_networks: tuple[str, ...]
 ) -> AsyncIterator[BrokerConnection]:
     """Open a connection and log in; it is closed at the end of the block.
 
     Raises `BrokerError`, `OSError` (including `ssl.SSLError`) and `TimeoutError`.
     """
     async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
-        connection = await _open_socket(broker, allowed)
+        connection = await _open_socket(broker, allowed_networks)
     jobs: list[asyncio.Task[None]] = []
     try:
         async with asyncio.timeout(STEP_TIMEOUT_SECONDS):
@@ -306,9 +310,9 @@ async def open_connection(
         await cancel_and_wait(*jobs)
 
 
-async def _open_socket(broker: Broker, allowed: tuple[str, ...]) -> BrokerConnection:
+async def _open_socket(broker: Broker, allowed_networks: tuple[str, ...]) -> BrokerConnection:
     context = broker.build_tls_context()
-    made = await connect_outgoing_socket(broker.host, broker.port, allowed)
+    made = await connect_outgoing_socket(broker.host, broker.port, allowed_networks)
     try:
         reader, writer = await asyncio.open_connection(
             sock=made, ssl=context, server_hostname=broker.host if context else None

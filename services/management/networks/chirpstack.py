@@ -24,7 +24,7 @@ from services.management.networks.messages import (
 from services.management.networks.server import NetworkServer
 from services.management.networks.settings import CA, Broker, read_setting
 
-APPLICATION = "application"
+APPLICATION_SETTING = "application"
 API, API_TOKEN = "api", "api_token"
 PROFILE, JOIN_EUI, APP_KEY = "device_profile", "join_eui", "app_key"
 _APP_KEY_PATTERN = re.compile("[0-9a-fA-F]{32}")
@@ -58,15 +58,19 @@ class ChirpStack(NetworkServer):
     """Receives events of ChirpStack's MQTT integration, and publishes its commands."""
 
     manifest = load_manifest("chirpstack")
-    own_settings = (APPLICATION,)
+    own_settings = (APPLICATION_SETTING,)
 
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store the API and its key, the application and the broker; raise `InvalidInput`."""
         properties, tenant = change.properties, change.tenant
         if text := read_setting(properties, API):
             self._parse_api_url(text)
-        if (text := read_setting(properties, APPLICATION)) and not _UUID_PATTERN.fullmatch(text):
-            raise InvalidInput("must be the ID of an application (a UUID)", field=APPLICATION)
+        if (text := read_setting(properties, APPLICATION_SETTING)) and not _UUID_PATTERN.fullmatch(
+            text
+        ):
+            raise InvalidInput(
+                "must be the ID of an application (a UUID)", field=APPLICATION_SETTING
+            )
         await super().updated(change)
         if token := read_setting(properties, API_TOKEN):
             values = (await self.things.get_own_values(tenant)).properties | properties
@@ -89,10 +93,14 @@ class ChirpStack(NetworkServer):
             raise InvalidInput("must be 32 hexadecimal digits", field=APP_KEY)
         join_eui = read_setting(request.params, JOIN_EUI)
         values = (await self.things.get_own_values(request.tenant)).properties
-        application = read_setting(request.params, APPLICATION) or read_setting(values, APPLICATION)
+        application = read_setting(request.params, APPLICATION_SETTING) or read_setting(
+            values, APPLICATION_SETTING
+        )
         if not application:
             raise InvalidInput(
-                "is required to register a device", field=APPLICATION, code=MISSING_SETTING_CODE
+                "is required to register a device",
+                field=APPLICATION_SETTING,
+                code=MISSING_SETTING_CODE,
             )
         registration = DeviceRegistration(
             dev_eui=new.identifier,
@@ -106,9 +114,9 @@ class ChirpStack(NetworkServer):
         from services.management.networks import chirpstack_registration  # noqa: PLC0415
 
         await chirpstack_registration.register_device(
-            await self._read_api(request.tenant, values), registration, self.allowed
+            await self._read_api(request.tenant, values), registration, self.allowed_networks
         )
-        new.additional[APPLICATION] = application
+        new.additional[APPLICATION_SETTING] = application
         return new
 
     async def _read_api(self, tenant: str, values: dict[str, Any]) -> ChirpStackApi:
@@ -125,7 +133,7 @@ class ChirpStack(NetworkServer):
         )
 
     def _parse_api_url(self, text: str) -> tuple[str, int, bool]:
-        parts = urlsplit(validate_url(text, API, self.allowed))
+        parts = urlsplit(validate_url(text, API, self.allowed_networks))
         tls = parts.scheme == "https"
         if parts.path:
             raise InvalidInput("must be https://host:port or http://host:port", field=API)
@@ -133,7 +141,7 @@ class ChirpStack(NetworkServer):
 
     def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
         """Return the topics of the events of one application, or of all."""
-        application = values[APPLICATION] or "+"
+        application = values[APPLICATION_SETTING] or "+"
         return [f"application/{application}/device/+/event/{kind}" for kind in EVENT_KINDS]
 
     def decode_message(self, tenant: str, topic: str, payload: bytes) -> InboundMessage | None:

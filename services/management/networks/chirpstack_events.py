@@ -25,15 +25,15 @@ from services.management.networks.messages import (
     decode_ignoring_invalid_radio,
     format_data_rate,
     parse_dev_eui,
-    parse_ms,
+    parse_time_ms,
     truncate_name,
 )
 
 if TYPE_CHECKING:
     from chirpstack_api.integration import integration_pb2 as pb
 
-_TOPIC_LEVELS = 6
-_QUEUE_ITEM_ID = "queue_item_id"
+_TOPIC_LEVEL_COUNT = 6
+_QUEUE_ITEM_ID_KEY = "queue_item_id"
 """Key in the context of a log entry, whose value is the reference of a downlink."""
 
 
@@ -130,7 +130,7 @@ def decode_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | No
     """
     parts = topic.split("/")
     kind = parts[-1]
-    if len(parts) < _TOPIC_LEVELS or kind not in _JSON_DECODERS_BY_KIND:
+    if len(parts) < _TOPIC_LEVEL_COUNT or kind not in _JSON_DECODERS_BY_KIND:
         return None
     protobuf = not payload.startswith(b"{")
     event = (
@@ -232,7 +232,7 @@ def _build_uplink(tenant: str, identifier: str, event: _UplinkEvent) -> DeviceFr
 
 def _build_join_state(tenant: str, identifier: str, event: _Event) -> SendLinkState:
     return SendLinkState(
-        tenant=tenant, identifier=identifier, kind="JOINED", ts=parse_ms(event.time)
+        tenant=tenant, identifier=identifier, kind="JOINED", ts=parse_time_ms(event.time)
     )
 
 
@@ -242,7 +242,7 @@ def _build_status_state(tenant: str, identifier: str, event: _StatusEvent) -> Se
         tenant=tenant,
         identifier=identifier,
         kind="STATUS",
-        ts=parse_ms(event.time),
+        ts=parse_time_ms(event.time),
         battery=min(max(event.battery_level, 0.0), 100.0) if has_battery_level else None,
         external_power=event.external_power_source,
         margin=event.margin,
@@ -260,11 +260,11 @@ def _build_sent_state(tenant: str, identifier: str, event: _AckEvent) -> SendDow
 
 def _build_error_state(tenant: str, identifier: str, event: _LogEvent) -> SendDownlinkState | None:
     """Return an error of a downlink; other log entries are ignored."""
-    if event.level != "ERROR" or _QUEUE_ITEM_ID not in event.context:
+    if event.level != "ERROR" or _QUEUE_ITEM_ID_KEY not in event.context:
         return None
     error = f"{event.code}: {event.description}"[:1000]
     return _build_downlink_state(
-        tenant, identifier, event, event.context[_QUEUE_ITEM_ID], "REFUSED", error
+        tenant, identifier, event, event.context[_QUEUE_ITEM_ID_KEY], "REFUSED", error
     )
 
 
@@ -276,7 +276,7 @@ def _build_downlink_state(
         identifier=identifier,
         downlink=item,
         state=state,
-        ts=parse_ms(event.time),
+        ts=parse_time_ms(event.time),
         error=error,
     )
 

@@ -19,7 +19,7 @@ from services.management.networks.chirpstack import (
     API,
     API_TOKEN,
     APP_KEY,
-    APPLICATION,
+    APPLICATION_SETTING,
     JOIN_EUI,
     PROFILE,
     ChirpStackApi,
@@ -30,8 +30,8 @@ REGISTRATION_TIMEOUT_SECONDS = 8.0
 """Seconds for the complete registration of a device."""
 UNDO_TIMEOUT_SECONDS = 3.0
 MAX_REASON_CHARACTERS = 300
-_REJECTED_STATUSES = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
-_INPUT_ERRORS = {
+_TOKEN_REJECTED_STATUSES = {grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED}
+_INPUT_ERROR_STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT,
     grpc.StatusCode.NOT_FOUND,
     grpc.StatusCode.FAILED_PRECONDITION,
@@ -52,7 +52,7 @@ class _DeviceService:
 
 
 async def register_device(
-    api: ChirpStackApi, registration: DeviceRegistration, allowed: tuple[str, ...]
+    api: ChirpStackApi, registration: DeviceRegistration, allowed_networks: tuple[str, ...]
 ) -> None:
     """Register a device with its key, or do nothing if ChirpStack already has this device.
 
@@ -62,7 +62,7 @@ async def register_device(
     try:
         async with (
             asyncio.timeout(REGISTRATION_TIMEOUT_SECONDS),
-            _open_device_service(api, allowed) as devices,
+            _open_device_service(api, allowed_networks) as devices,
         ):
             await _create_device_with_key(devices, registration)
     except TimeoutError as error:
@@ -88,7 +88,7 @@ async def _create_device_with_key(
     except grpc.aio.AioRpcError as error:
         if error.code() != grpc.StatusCode.ALREADY_EXISTS:
             raise
-        await _check_same_registration(devices, registration)
+        await _check_registration_and_add_key(devices, registration)
         return
     if not registration.app_key:
         return
@@ -117,7 +117,7 @@ async def _delete_device(devices: _DeviceService, dev_eui: str) -> None:
         raise Unavailable(text) from error
 
 
-async def _check_same_registration(
+async def _check_registration_and_add_key(
     devices: _DeviceService, registration: DeviceRegistration
 ) -> None:
     """Raise `Conflict` unless the registered device matches; add a missing key."""
@@ -145,11 +145,13 @@ async def _check_same_registration(
 
 def _translate_error(error: grpc.aio.AioRpcError) -> ThingwayError:
     reason = (error.details() or error.code().name)[:MAX_REASON_CHARACTERS]
-    if error.code() in _REJECTED_STATUSES:
+    if error.code() in _TOKEN_REJECTED_STATUSES:
         return InvalidInput(f"is rejected by ChirpStack: {reason}", field=API_TOKEN)
-    if error.code() in _INPUT_ERRORS:
+    if error.code() in _INPUT_ERROR_STATUSES:
         mentioned = [
-            name for name in (PROFILE, APPLICATION, JOIN_EUI, APP_KEY) if _mentions(reason, name)
+            name
+            for name in (PROFILE, APPLICATION_SETTING, JOIN_EUI, APP_KEY)
+            if _mentions(reason, name)
         ]
         return InvalidInput(
             f"ChirpStack rejects the device: {reason}",
@@ -164,10 +166,10 @@ def _mentions(reason: str, key: str) -> bool:
 
 @asynccontextmanager
 async def _open_device_service(
-    api: ChirpStackApi, allowed: tuple[str, ...]
+    api: ChirpStackApi, allowed_networks: tuple[str, ...]
 ) -> AsyncIterator[_DeviceService]:
     """Connect to a permitted address, whose certificate is checked for the host name."""
-    address = (await resolve_outgoing_addresses(api.host, api.port, allowed))[0]
+    address = (await resolve_outgoing_addresses(api.host, api.port, allowed_networks))[0]
     family = "ipv6" if address["family"] == AF_INET6 else "ipv4"
     host = f"[{address['host']}]" if family == "ipv6" else address["host"]
     target = f"{family}:{host}:{api.port}"

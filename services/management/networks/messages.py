@@ -83,7 +83,7 @@ def parse_dev_eui(text: str, field: str) -> str:
     return digits
 
 
-def parse_ms(value: Any) -> int | None:
+def parse_time_ms(value: Any) -> int | None:
     """Return a time in ms, or None if it is invalid (`parse_time`)."""
     time = parse_time(value)
     return None if time is None else to_ms(time)

@@ -24,7 +24,7 @@ from services.management.networks.messages import (
     decode_ignoring_invalid_radio,
     format_data_rate,
     parse_dev_eui,
-    parse_ms,
+    parse_time_ms,
     truncate_name,
 )
 from services.management.networks.server import NetworkServer
@@ -141,7 +141,7 @@ def _build_report(tenant: str, identifier: str, message: _GatewayMessage) -> Dev
         identifier=identifier,
         downlink="",
         state="REFUSED" if message.error else state,
-        ts=parse_ms(message.time),
+        ts=parse_time_ms(message.time),
         error=message.error[:1000],
     )
 

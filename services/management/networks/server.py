@@ -53,9 +53,9 @@ class NetworkServer(Dialect):
     """Field of `DownlinkRoute` that users may set when they add a device."""
 
     def __init__(
-        self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
+        self, things: IntegrationThings, store: NetworkStore, allowed_networks: tuple[str, ...]
     ) -> None:
-        super().__init__(things, store, allowed)
+        super().__init__(things, store, allowed_networks)
         self._connections: dict[str, TenantConnection] = {}
 
     @abstractmethod
@@ -67,7 +67,7 @@ class NetworkServer(Dialect):
     def decode_hook(
         self, tenant: str, body: bytes, values: dict[str, Any]
     ) -> InboundMessage | None:
-        """Return the message in a webhook body (see `read`); raise `InvalidInput`."""
+        """Return the message in a webhook body (see `decode_message`); raise `InvalidInput`."""
         raise NotFound("the integration has no webhook")
 
     async def receive_hook(self, call: RawRequest) -> Acknowledged:
@@ -75,7 +75,7 @@ class NetworkServer(Dialect):
         connection = self._connections.get(call.tenant)
         if connection is None:
             await self._apply_settings(call.tenant)
-            connection = self._get_connection(call.tenant)
+            connection = self._get_or_create_connection(call.tenant)
         try:
             message = self.decode_hook(call.tenant, call.body, connection.values)
         except InvalidInput as error:
@@ -101,13 +101,13 @@ class NetworkServer(Dialect):
     async def updated(self, change: PropertiesUpdated) -> None:
         """Store secrets, and connect with the new settings; raise `InvalidInput`."""
         properties, tenant = change.properties, change.tenant
-        settings.check_broker_settings(properties, self.allowed)
+        settings.check_broker_settings(properties, self.allowed_networks)
         values = (await self.things.get_own_values(tenant)).properties | properties
-        await self.store.get_client_id(tenant)
-        for name in settings.SECRET_SETTINGS:
+        await self.store.get_or_create_client_id(tenant)
+        for name in settings.BROKER_SECRET_SETTINGS:
             if properties.get(name):
                 await self.store.save_secret(
-                    tenant, name, properties[name], settings.describe_owner(values)
+                    tenant, name, properties[name], settings.build_secret_binding(values)
                 )
         if properties.get(WEBHOOK_SETTING):
             await self.store.save_hook(tenant, properties[WEBHOOK_SETTING])
@@ -117,7 +117,7 @@ class NetworkServer(Dialect):
         """Queue downlinks for a device at its server; duplicates are ignored."""
         device = request.device
         route = await self._get_route(device)
-        connection = self._get_connection(device.tenant)
+        connection = self._get_or_create_connection(device.tenant)
         for downlink in request.downlinks:
             if await self.store.register_downlink(device.tenant, device.identifier, downlink.id):
                 reference = self.store.derive_reference(device.tenant, downlink.id)
@@ -148,14 +148,14 @@ class NetworkServer(Dialect):
             await take_turns(
                 name,
                 MAX_CONCURRENT_CHECKS,
-                self.store.list_tenants,
-                self._steps,
+                self.store.list_configured_tenants,
+                self._settings_check_steps,
                 SETTINGS_CHECK_SECONDS,
             )
         finally:
             await asyncio.gather(*(connection.stop() for connection in self._connections.values()))
 
-    async def _steps(self, tenant: str) -> TenantSteps:
+    async def _settings_check_steps(self, tenant: str) -> TenantSteps:
         await self._apply_settings(tenant)
         yield
 
@@ -168,16 +168,16 @@ class NetworkServer(Dialect):
             )
 
     async def _connect_with(self, tenant: str, values: dict[str, Any]) -> None:
-        connection = self._get_connection(tenant, values)
+        connection = self._get_or_create_connection(tenant, values)
         own_values = {name: settings.read_setting(values, name) for name in self.own_settings}
         try:
-            broker = await settings.read_broker(self.store, tenant, values, self.allowed)
+            broker = await settings.read_broker(self.store, tenant, values, self.allowed_networks)
         except InvalidInput as error:
             await connection.apply_settings(None, own_values, error.text)
         else:
             await connection.apply_settings(broker, own_values)
 
-    def _get_connection(
+    def _get_or_create_connection(
         self, tenant: str, values: dict[str, Any] | None = None
     ) -> TenantConnection:
         connection = self._connections.get(tenant)

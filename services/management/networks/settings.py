@@ -26,12 +26,16 @@ from libs.common.http.console import post
 from libs.common.http.outgoing import describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
 from libs.common.tls import MQTT_PORTS, TLS_SCHEMES, trusting_context
-from services.management.networks.store import WEBHOOK_SETTING, NetworkStore, find_hook_owner
+from services.management.networks.store import (
+    WEBHOOK_SETTING,
+    NetworkStore,
+    find_hook_tenant_and_integration,
+)
 
 BROKER, USERNAME, CA, CERTIFICATE = "broker", "username", "ca", "certificate"
 PASSWORD, PRIVATE_KEY = "password", "private_key"
-UNSET_ERROR = "is not set for this broker and user name: enter it"
-SECRET_SETTINGS = (PASSWORD, PRIVATE_KEY)
+UNSET_CREDENTIAL_TEXT = "is not set for this broker and user name: enter it"
+BROKER_SECRET_SETTINGS = (PASSWORD, PRIVATE_KEY)
 _TOKEN_PATTERN = re.compile(r"[A-Za-z0-9_-]{32,128}")
 _MIN_DISTINCT_CHARACTERS = 10
 """Minimum number of distinct characters of a random token."""
@@ -129,7 +133,7 @@ def _name_setting_in_errors(name: str, text: str) -> Iterator[None]:
         raise InvalidInput(text, field=name) from error
 
 
-def describe_owner(values: dict[str, Any]) -> str:
+def build_secret_binding(values: dict[str, Any]) -> str:
     """Return the text of user name and broker for which secrets were entered."""
     return f"{read_setting(values, USERNAME)} {read_setting(values, BROKER)}"
 
@@ -149,14 +153,16 @@ async def read_broker(
     if not read_setting(values, BROKER):
         return None
     host, port, tls = parse_broker_address(read_setting(values, BROKER), allowed_networks)
-    bound = describe_owner(values)
-    password, key = [await store.find_secret(tenant, name, bound) or "" for name in SECRET_SETTINGS]
+    bound_to = build_secret_binding(values)
+    password, key = [
+        await store.find_secret(tenant, name, bound_to) or "" for name in BROKER_SECRET_SETTINGS
+    ]
     for name, secret, field_name in (
         (USERNAME, password, PASSWORD),
         (CERTIFICATE, key, PRIVATE_KEY),
     ):
         if read_setting(values, name) and not secret:
-            raise InvalidInput(UNSET_ERROR, field=field_name, code=MISSING_SETTING_CODE)
+            raise InvalidInput(UNSET_CREDENTIAL_TEXT, field=field_name, code=MISSING_SETTING_CODE)
     broker = Broker(
         host=host,
         port=port,
@@ -188,7 +194,7 @@ class WebhookForwarder:
         Raises `NotFound`, `InvalidInput` for the body, and errors after which the sender should
         retry.
         """
-        hook = await find_hook_owner(self.database, token)
+        hook = await find_hook_tenant_and_integration(self.database, token)
         if hook is None:
             raise NotFound("the webhook does not exist", field="token")
         tenant, integration = hook
@@ -222,7 +228,7 @@ async def take_hook(
 
 
 @dataclass(frozen=True)
-class HookHandlers:
+class HookHandlerDependencies:
     """Dependencies of the handlers."""
 
     network_hooks: WebhookForwarder
@@ -230,5 +236,5 @@ class HookHandlers:
 
 def create_router(database: Database, rpc: RpcClient) -> Router:
     """Return the router of the operations, with their dependencies."""
-    handlers = HookHandlers(WebhookForwarder(database, rpc))
+    handlers = HookHandlerDependencies(WebhookForwarder(database, rpc))
     return Router("/", route_handlers=[take_hook], dependencies=build_dependencies(handlers))

@@ -30,13 +30,15 @@ log = logging.getLogger(__name__)
 
 WEBHOOK_SETTING = "webhook_token"
 """The setting with the token of a webhook."""
-MAX_TOPICS = 64
+MAX_REMEMBERED_TOPICS = 64
 """Maximum topics that are remembered per network server, which has up to six at a time."""
 MAX_CACHED_ROUTES = 100_000
 """Maximum cached routes of a process, which writes only changed ones."""
 
 
-async def find_hook_owner(database: Database, token: str) -> tuple[str, str] | None:
+async def find_hook_tenant_and_integration(
+    database: Database, token: str
+) -> tuple[str, str] | None:
     """Return tenant and integration of the webhook with `token`."""
     query = {"hook": digest_token(token)}
     document = await database["network_servers"].find_one(query, {"_id": 1})
@@ -59,12 +61,12 @@ class NetworkStore:
         self._downlinks = database["network_downlinks"]
         self._known: LruCache[tuple[str, str], DownlinkRoute] = LruCache(MAX_CACHED_ROUTES)
 
-    async def list_tenants(self) -> list[str]:
+    async def list_configured_tenants(self) -> list[str]:
         """Return the tenants that have ever changed a setting."""
         cursor = self._servers.find({"_id.integration": self._integration}, {"_id": 1})
         return [group["_id"]["tenant"] async for group in cursor]
 
-    async def get_client_id(self, tenant: str) -> str:
+    async def get_or_create_client_id(self, tenant: str) -> str:
         """Return the constant client id for a tenant's broker, created if missing."""
         key = self._id_with_integration(tenant)
         made = {"client": f"thingway-{secrets.token_hex(6)}"}
@@ -72,7 +74,7 @@ class NetworkStore:
         document = await self._servers.find_one(key, {"client": 1})
         return str(document["client"] if document else made["client"])
 
-    async def remember_topics(self, tenant: str, topics: Sequence[str]) -> list[str]:
+    async def remember_and_list_topics(self, tenant: str, topics: Sequence[str]) -> list[str]:
         """Store the topics to subscribe to; return them and the latest previous topics.
 
         A broker delivers a topic to `client` until it is unsubscribed, even if another broker was
@@ -80,7 +82,9 @@ class NetworkStore:
         """
         new = {"$literal": list(topics)}
         others = {"input": {"$ifNull": ["$topics", []]}, "cond": {"$not": {"$in": ["$$this", new]}}}
-        topics_update = {"$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MAX_TOPICS]}
+        topics_update = {
+            "$slice": [{"$concatArrays": [{"$filter": others}, new]}, -MAX_REMEMBERED_TOPICS]
+        }
         document = await self._servers.find_one_and_update(
             self._id_with_integration(tenant),
             [{"$set": {"topics": topics_update}}],
@@ -89,20 +93,20 @@ class NetworkStore:
         )
         return list(require_document(document)["topics"])
 
-    async def save_secret(self, tenant: str, name: str, secret: str, bound: str) -> None:
-        """Store a secret for `bound`, the user and broker for which it was entered."""
-        stored_secret = {"sealed": self._seal.seal(secret, tenant), "for": bound}
+    async def save_secret(self, tenant: str, name: str, secret: str, bound_to: str) -> None:
+        """Store a secret, with the user and broker for which it was entered (`bound_to`)."""
+        stored_secret = {"sealed": self._seal.seal(secret, tenant), "for": bound_to}
         await self._servers.update_one(
             self._id_with_integration(tenant), {"$set": {f"secrets.{name}": stored_secret}}
         )
 
-    async def find_secret(self, tenant: str, name: str, bound: str) -> str | None:
-        """Return the secret that was entered for `bound`, a user and broker; None without one."""
+    async def find_secret(self, tenant: str, name: str, bound_to: str) -> str | None:
+        """Return the secret that was entered for user and broker `bound_to`, else None."""
         document = await self._servers.find_one(
             self._id_with_integration(tenant), {f"secrets.{name}": 1}
         )
         stored_secret = ((document or {}).get("secrets") or {}).get(name)
-        if stored_secret is None or stored_secret["for"] != bound:
+        if stored_secret is None or stored_secret["for"] != bound_to:
             return None
         try:
             return self._seal.open(stored_secret["sealed"], tenant)
@@ -170,7 +174,7 @@ class NetworkStore:
         key = self._downlink_key(tenant, self.derive_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$set": {"queued": True}})
 
-    async def find_downlink(self, tenant: str, reference: str) -> str | None:
+    async def find_downlink_id(self, tenant: str, reference: str) -> str | None:
         """Return the downlink id of a reference; None for a downlink of another client."""
         document = await self._downlinks.find_one(
             self._downlink_key(tenant, reference), {"downlink": 1}

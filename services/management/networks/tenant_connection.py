@@ -39,24 +39,24 @@ STABLE_AFTER_SECONDS = 60.0
 MAX_STATE_REPORT_SECONDS = 30.0
 """Maximum seconds between two reports of the state; important changes are reported earlier."""
 MIN_STATE_REPORT_SECONDS = 1.0
-MAX_REJECTED_DEVICES = 50
+MAX_SHOWN_REJECTIONS = 50
 """Maximum devices whose rejections are shown with their reasons; the oldest are dropped."""
 LONGEST_ERROR, LONGEST_REASON = 500, 200
 MAX_CONCURRENT_HOOKS = 32
 """Maximum concurrent webhook requests of a tenant."""
-SERVER_ERROR = 500
+MIN_SERVER_ERROR_STATUS = 500
 
 
 class Dialect(Integration):
     """The topics and message format of a type of network server."""
 
     def __init__(
-        self, things: IntegrationThings, store: NetworkStore, allowed: tuple[str, ...]
+        self, things: IntegrationThings, store: NetworkStore, allowed_networks: tuple[str, ...]
     ) -> None:
-        """`allowed` are networks that may be called in addition to public ones."""
+        """`allowed_networks` may be called in addition to public addresses."""
         self.things = things
         self.store = store
-        self.allowed = allowed
+        self.allowed_networks = allowed_networks
 
     @abstractmethod
     def list_topics(self, broker: Broker, values: dict[str, Any]) -> list[str]:
@@ -103,7 +103,7 @@ class ConnectionState:
         if self._rejected.pop(identifier, None) != reason:
             self._urgent.set()
         self._rejected[identifier] = reason
-        if len(self._rejected) > MAX_REJECTED_DEVICES:
+        if len(self._rejected) > MAX_SHOWN_REJECTIONS:
             self._rejected.pop(next(iter(self._rejected)))
 
     def record_accepted(self, identifiers: AbstractSet[str], uplinks: int) -> None:
@@ -161,7 +161,7 @@ class UplinkForwarder:
                 return
 
     async def forward(self, messages: Sequence[InboundMessage]) -> None:
-        """Send all messages in order; rejections of `device` are shown.
+        """Send all messages in order; rejections by `device` appear in the tenant's state.
 
         Raises errors while the platform is unavailable; then a part of the messages may have been
         accepted.
@@ -173,7 +173,7 @@ class UplinkForwarder:
                 await self._forward_frames(list(group))
             else:
                 for message in group:
-                    await self._forward_other(message.report)
+                    await self._forward_state(message.report)
 
     async def _forward_frames(self, messages: Sequence[InboundMessage]) -> None:
         frames = [message.report for message in messages if isinstance(message.report, DeviceFrame)]
@@ -201,21 +201,21 @@ class UplinkForwarder:
         }
         await self._store.save_routes(self._tenant, routes)
 
-    async def _forward_other(self, report: DeviceReport) -> None:
+    async def _forward_state(self, report: DeviceReport) -> None:
         try:
             if isinstance(report, SendLinkState):
                 await self._things.send_link_state(report)
             elif isinstance(report, SendDownlinkState):
-                await self._forward_downlink(report)
+                await self._forward_downlink_state(report)
         except ThingwayError as error:
-            if error.status >= SERVER_ERROR or isinstance(error, TooManyRequests):
+            if error.status >= MIN_SERVER_ERROR_STATUS or isinstance(error, TooManyRequests):
                 raise
             self._state.record_rejected(report.identifier, error.text)
 
-    async def _forward_downlink(self, report: SendDownlinkState) -> None:
+    async def _forward_downlink_state(self, report: SendDownlinkState) -> None:
         """Send the state of one of our downlinks; those of other clients are ignored."""
         if report.downlink:
-            downlink = await self._store.find_downlink(self._tenant, report.downlink)
+            downlink = await self._store.find_downlink_id(self._tenant, report.downlink)
         else:
             downlink = await self._store.end_oldest_downlink(self._tenant, report.identifier)
         if downlink is not None:
@@ -239,7 +239,7 @@ class TenantConnection:
         self._changing = asyncio.Lock()
         self._hooks = 0
         self._unread = set[type[Exception]]()
-        self._state_reports = asyncio.ensure_future(self._report_state())
+        self._state_reports = asyncio.ensure_future(self._report_state_forever())
 
     async def apply_settings(
         self, broker: Broker | None, values: dict[str, Any], fault: str = ""
@@ -295,8 +295,10 @@ class TenantConnection:
         while True:
             began = time.monotonic()
             try:
-                client_id = await self._dialect.store.get_client_id(self._tenant)
-                async with open_connection(broker, client_id, self._dialect.allowed) as connection:
+                client_id = await self._dialect.store.get_or_create_client_id(self._tenant)
+                async with open_connection(
+                    broker, client_id, self._dialect.allowed_networks
+                ) as connection:
                     await self._subscribe_and_forward(broker, connection)
             except (BrokerError, OSError, ThingwayError) as error:
                 self.state.set_disconnected(describe_connection_failure(error))
@@ -323,7 +325,7 @@ class TenantConnection:
         for topic in topics:
             check_topic_filter(topic)
         await connection.set_subscriptions(
-            topics, await self._dialect.store.remember_topics(self._tenant, topics)
+            topics, await self._dialect.store.remember_and_list_topics(self._tenant, topics)
         )
         self._connection = connection
         self.state.set_connected()
@@ -348,7 +350,7 @@ class TenantConnection:
             self.state.record_failure(f"{message.topic}: {type(error).__name__}")
         return None
 
-    async def _report_state(self) -> None:
+    async def _report_state_forever(self) -> None:
         properties: dict[str, Any] = {}
         while True:
             await self.state.wait_for_change()

@@ -30,7 +30,7 @@ from services.management.networks.messages import (
     decode_ignoring_invalid_radio,
     format_data_rate,
     parse_dev_eui,
-    parse_ms,
+    parse_time_ms,
     truncate_name,
 )
 from services.management.networks.server import NetworkServer
@@ -169,7 +169,7 @@ class _ApplicationUp(msgspec.Struct, kw_only=True):
 
 
 _DECODER = msgspec.json.Decoder(_ApplicationUp, strict=False)
-_DOWNLINK_STATES: tuple[tuple[str, DownlinkState], ...] = (
+_DOWNLINK_STATE_BY_FIELD: tuple[tuple[str, DownlinkState], ...] = (
     ("downlink_ack", "ACKNOWLEDGED"),
     ("downlink_nack", "UNACKNOWLEDGED"),
     ("downlink_sent", "SENT"),
@@ -188,7 +188,7 @@ def decode_application_up(tenant: str, body: bytes) -> InboundMessage | None:
 def _build_report(tenant: str, identifier: str, up: _ApplicationUp) -> DeviceReport | None:
     if up.uplink_message is not None:
         return _build_uplink(tenant, identifier, up, up.uplink_message)
-    ts = parse_ms(up.received_at)
+    ts = parse_time_ms(up.received_at)
     if up.join_accept is not None:
         return SendLinkState(tenant=tenant, identifier=identifier, kind="JOINED", ts=ts)
     failed = up.downlink_failed
@@ -196,7 +196,7 @@ def _build_report(tenant: str, identifier: str, up: _ApplicationUp) -> DeviceRep
         ids, error = failed.downlink.correlation_ids, str(failed.error)
         state: DownlinkState = "REFUSED"
     else:
-        candidates = ((getattr(up, key), state) for key, state in _DOWNLINK_STATES)
+        candidates = ((getattr(up, key), state) for key, state in _DOWNLINK_STATE_BY_FIELD)
         happened = next(((event, state) for event, state in candidates if event is not None), None)
         if happened is None:
             return None

@@ -40,7 +40,7 @@ POINTER_FIELDS = (
     DATA_RATE,
     FREQUENCY,
 )
-HEXADECIMAL: Final = "hex"
+HEXADECIMAL_ENCODING: Final = "hex"
 
 CUSTOM_PRESET: Final = "custom"
 """The preset that uses the pointers in the tenant's settings."""
@@ -70,7 +70,7 @@ POINTERS_BY_PRESET: Final[dict[str, PointersByField]] = {
     "loriot": {  # `rx`, or `gw` with a list of gateways
         DEVICE: ("/EUI",),
         DATA: ("/data",),
-        ENCODING: (HEXADECIMAL,),
+        ENCODING: (HEXADECIMAL_ENCODING,),
         PORT: ("/port",),
         TIME: ("/ts",),
         COUNTER: ("/fcnt",),
@@ -83,7 +83,7 @@ POINTERS_BY_PRESET: Final[dict[str, PointersByField]] = {
     "actility": {
         DEVICE: ("/DevEUI_uplink/DevEUI",),
         DATA: ("/DevEUI_uplink/payload_hex",),
-        ENCODING: (HEXADECIMAL,),
+        ENCODING: (HEXADECIMAL_ENCODING,),
         PORT: ("/DevEUI_uplink/FPort",),
         TIME: ("/DevEUI_uplink/Time",),
         COUNTER: ("/DevEUI_uplink/FCntUp",),
@@ -97,7 +97,7 @@ POINTERS_BY_PRESET: Final[dict[str, PointersByField]] = {
     SIGFOX_PRESET: {  # names of Sigfox variables; a Sigfox message has no port
         DEVICE: ("/device",),
         DATA: ("/data",),
-        ENCODING: (HEXADECIMAL,),
+        ENCODING: (HEXADECIMAL_ENCODING,),
         PORT: ("1",),
         TIME: ("/time",),
         COUNTER: ("/seqNumber",),
@@ -162,7 +162,7 @@ def map_body_to_uplink(tenant: str, body: bytes, settings: dict[str, str]) -> In
         "",
         port=port,
         data=picked.get_payload(
-            hexadecimal=fields.get(ENCODING) == (HEXADECIMAL,),
+            hexadecimal=fields.get(ENCODING) == (HEXADECIMAL_ENCODING,),
             optional=preset in PRESETS_WITH_OPTIONAL_DATA,
         ),
         time=picked.get_time(),

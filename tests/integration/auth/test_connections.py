@@ -113,7 +113,7 @@ async def presence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Presence]:
     """Return presence, which `auth` requests to watch connections."""
-    monkeypatch.setattr(revocations, "SECOND_APPLY_SECONDS", 0.5)
+    monkeypatch.setattr(revocations, "REAPPLY_AFTER_SECONDS", 0.5)
     mongo = mongo_of(emptied("device"))
     system = await auth.door.bus("sys")
     try:

@@ -3,7 +3,7 @@
 from nats.js.api import ConsumerConfig
 
 from libs.common.contracts.auth import ApplicationRef, Done
-from services.auth.applications.event_consumers import EventConsumers
+from services.auth.applications.event_consumers import AbandonedConsumerSweep
 from services.auth.applications.store import ApplicationStore
 
 
@@ -17,7 +17,7 @@ async def test_the_consumer_of_an_application_ends_with_it(auth):
 
     await auth.call("delete_application", ApplicationRef(gone.application_id), Done)
     bus = await auth.door.bus("auth")
-    await EventConsumers(bus, ApplicationStore(auth.mongo.database)).delete_abandoned()
+    await AbandonedConsumerSweep(bus, ApplicationStore(auth.mongo.database)).delete_abandoned()
     await bus.drain()
 
     left = {one.name for one in await auth.bus.js.consumers_info("EVENTS")}

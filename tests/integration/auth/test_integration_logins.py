@@ -155,7 +155,7 @@ async def test_a_request_beyond_the_rate_fails(auth: Auth, login, monkeypatch):
 
     async with contextlib.AsyncExitStack() as stack:
         relay = await stack.enter_async_context(relaying(auth.door.url, f"secret-{RELAY_USER}"))
-        monkeypatch.setattr(relay._quota, "count_message", reject)
+        monkeypatch.setattr(relay._quota, "count_or_reject_message", reject)
         bus = await Bus.connect(auth.door.url, user=login.user, password=login.secret, name="lamps")
         stack.push_async_callback(bus.drain)
         things = IntegrationThings(RpcClient(bus), "lamps")

@@ -110,7 +110,7 @@ async def test_a_changed_password_ends_all_of_them(auth):
 
 async def test_a_log_in_has_a_bounded_number_of_pages(auth, monkeypatch):
     """Beyond the limit, the oldest page loses its updates."""
-    monkeypatch.setattr(writer, "MAX_PAGES_PER_SESSION", 2)
+    monkeypatch.setattr(writer, "MAX_LIVE_CREDENTIALS", 2)
     user = await first_user(auth)
 
     pages = [await page(auth, user) for _ in range(3)]

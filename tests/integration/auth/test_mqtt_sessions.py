@@ -8,7 +8,7 @@ import pytest
 from aiomqtt.exceptions import MqttConnectError
 
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
-from services.auth.callout.admission_registry import MAX_CLIENT_IDS
+from services.auth.callout.admission_registry import MAX_EXTRA_CLIENT_IDS
 
 WAIT = 5.0
 CLIENT_ID_REFUSED = "Client identifier not valid"
@@ -83,18 +83,18 @@ async def test_a_device_has_few_sessions(auth):
     key = await issue(auth, "Many")
     await auth.bus.js.purge_stream("$MQTT_sess")
 
-    for number in range(MAX_CLIENT_IDS + 3):
+    for number in range(MAX_EXTRA_CLIENT_IDS + 3):
         async with mqtt(auth, "Many", key, f"many-{number}", clean_session=False) as device:
             await device.subscribe("thing/Many/down/#", qos=1, timeout=WAIT)
     async with asyncio.timeout(WAIT):
-        while len(await sessions(auth)) != MAX_CLIENT_IDS:
+        while len(await sessions(auth)) != MAX_EXTRA_CLIENT_IDS:
             await asyncio.sleep(0.02)
 
 
 async def test_logging_in_has_an_end(auth, monkeypatch):
     """A device that connects again and again is refused for a while, and no other one."""
-    monkeypatch.setattr("services.auth.callout.admission_registry.MAX_LOGIN_BURST", 3)
-    monkeypatch.setattr("services.auth.callout.admission_registry.LOGINS_PER_SECOND", 0.001)
+    monkeypatch.setattr("services.auth.callout.admission_registry.MAX_USER_LOGIN_BURST", 3)
+    monkeypatch.setattr("services.auth.callout.admission_registry.USER_LOGINS_PER_SECOND", 0.001)
     one, other = await issue(auth, "Hasty"), await issue(auth, "Calm")
 
     came = 0

@@ -34,7 +34,7 @@ from services.auth.grants.listings import ResourceOwnerClient as Names
 from services.auth.grants.service import GrantService
 from services.auth.revocations import RevocationApplier, RevocationStore
 from services.auth.roles.service import RoleService
-from services.auth.tokens.device_keys import DeviceCopyStore
+from services.auth.tokens.device_keys import DeviceKeyCopyStore
 from services.auth.tokens.writer import TokenWriter
 from tests.integration.auth.rights import create_role, store_user
 
@@ -390,7 +390,7 @@ async def test_a_sweep_removes_grants_of_deleted_resources(auth, owners, monkeyp
     versions, database = AccessVersions(auth.redis), auth.mongo.database
     revoker = RevocationApplier(
         TokenWriter(auth.redis, access_life=1, refresh_life=1),
-        DeviceCopyStore(auth.redis),
+        DeviceKeyCopyStore(auth.redis),
         UserConnections(AdmissionLog(auth.redis), auth.rpc, NoCredential()),
     )
     accounts, known = Accounts(auth.mongo.database), Names(RpcClient(auth.bus))

@@ -11,7 +11,7 @@ from services.auth import passwords
 from services.auth.passwords import (
     MAX_ACCOUNT_FAILURES,
     MAX_ADDRESS_FAILURES,
-    MAX_WAITING_LOGINS,
+    MAX_WAITING_LOGINS_PER_TENANT,
     PasswordHasherPool,
 )
 from services.auth.tokens.writer import TokenRejection, TokenWriter
@@ -289,7 +289,7 @@ async def test_sign_ins_beyond_the_queue_are_rejected(auth, monkeypatch):
     monkeypatch.setattr(PasswordHasherPool, "matches", slow)
     storm = [
         asyncio.create_task(sign_in(auth, password="Wr0ng-one"))
-        for _ in range(MAX_WAITING_LOGINS + 9)
+        for _ in range(MAX_WAITING_LOGINS_PER_TENANT + 9)
     ]
     done, _ = await asyncio.wait(storm, return_when=asyncio.FIRST_COMPLETED)
     monkeypatch.setattr(PasswordHasherPool, "matches", matches)

@@ -12,7 +12,7 @@ from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.functions import Function
 from services.auth.accounts.roles import INITIAL_MENUS
 from services.auth.client_secrets import matches_secret_hash
-from services.auth.migrations import FLEET_MENUS, MIGRATIONS, SETTINGS_MENUS
+from services.auth.migrations import GROUP_AND_TAG_MENU_CODES, MIGRATIONS, SETTINGS_MENU_CODES
 
 
 async def create(auth: Any, name: str) -> CreatedTenant:
@@ -99,8 +99,8 @@ async def test_a_tenant_is_created_once(auth):
 @pytest.mark.parametrize(
     ("number", "codes", "page", "below"),
     [
-        (3, FLEET_MENUS, "device", "device.group_manage"),
-        (4, SETTINGS_MENUS, "dashboard", "dashboard.delete"),
+        (3, GROUP_AND_TAG_MENU_CODES, "device", "device.group_manage"),
+        (4, SETTINGS_MENU_CODES, "dashboard", "dashboard.delete"),
     ],
 )
 async def test_a_tenant_of_before_gets_the_menus_of_now(auth, number, codes, page, below):

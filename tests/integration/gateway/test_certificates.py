@@ -21,7 +21,11 @@ from libs.common.mqtt import Connect, read_connect
 from libs.common.tls import PeerCertificate, ServerTls, parse_mqtt_urls
 from services.gateway import certificate_listeners
 from services.gateway.access.addresses import TrustedProxies
-from services.gateway.certificate_listeners import MqttListener, NatsListener, add_pass_to_connect
+from services.gateway.certificate_listeners import (
+    MqttTlsListener,
+    NatsTlsListener,
+    add_pass_to_connect,
+)
 from services.gateway.connections import AddressConnections
 from tests.certificates import Files
 
@@ -94,7 +98,7 @@ def opened(tmp_path: Path) -> Open:
         files, played, port = Files(tmp_path), Played(), ports.claim_random()
         async with await asyncio.start_server(played.take, "127.0.0.1", 0) as server:
             there = server.sockets[0].getsockname()[1]
-            door = MqttListener(
+            door = MqttTlsListener(
                 AddressConnections(TrustedProxies(), most),
                 SIGNER,
                 parse_mqtt_urls(f"mqtt://127.0.0.1:{there}", ""),
@@ -257,7 +261,7 @@ async def test_a_client_of_nats_comes_through_to_a_server_with_tls_and_without(
         + (block if encrypted else "")
     )
     url = f"{'tls' if encrypted else 'nats'}://127.0.0.1:{there}"
-    door = NatsListener(
+    door = NatsTlsListener(
         AddressConnections(TrustedProxies(), 10), SIGNER, url, str(files.ca_file), 5
     )
     trust = ssl.create_default_context(cafile=files.ca_file)

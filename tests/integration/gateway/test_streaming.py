@@ -264,7 +264,7 @@ async def test_expect_continue_refused(
 
     Nobody waits for its body: it does not come.
     """
-    monkeypatch.setattr(refusal, "SILENCE_SECONDS", 600.0)
+    monkeypatch.setattr(refusal, "DISCARD_SILENCE_SECONDS", 600.0)
     monkeypatch.setattr(refusal, "MAX_DISCARD_SECONDS", 600.0)
     reader, writer = await gateway.wire(
         f"POST {DEVICES} HTTP/1.1\nHost: a\nExpect: 100-continue\n{framing}\n\n"

@@ -7,7 +7,7 @@ import pytest
 from libs.common.contracts.access import ResourceRef, ResourceType
 from libs.common.contracts.names import DescribeDashboards, DescribedDashboards
 from libs.common.identity.functions import Function
-from services.management.dashboards.schemas import MAX_DASHBOARD_WIDGETS, MAX_WIDGETS_BYTES
+from services.management.dashboards.schemas import MAX_DASHBOARD_UPDATE_WIDGETS, MAX_WIDGETS_BYTES
 from tests.integration.management.conftest import Management
 
 EVERYTHING = (Function.DASHBOARD_ADD, Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW)
@@ -132,7 +132,7 @@ async def test_a_dashboard_of_another_tenant_is_not_there(management: Management
             "parameter_validation_failed",
         ),
         (
-            {"name": "A", "widgets": [{"data": {}}] * (MAX_DASHBOARD_WIDGETS + 1)},
+            {"name": "A", "widgets": [{"data": {}}] * (MAX_DASHBOARD_UPDATE_WIDGETS + 1)},
             "widgets",
             "parameter_validation_failed",
         ),

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from libs.common.identity import Caller, Principal, PrincipalKind
-from services.auth.audit import AuditEntry, AuditSubject
+from services.auth.audit import AuditEntry, AuditTarget
 from services.auth.login_records import MAX_WAITING_PER_TENANT, RejectedLoginRecorder
 from tests.unit.auth.fakes import FakeChanges
 
@@ -56,9 +56,9 @@ async def test_a_rejected_login_is_recorded():
         refused.enqueue(claimed(), "wrong_password")
         await settle()
 
-    subject = AuditSubject("session", "7", "a@example.com")
+    target = AuditTarget("session", "7", "a@example.com")
     assert changes.entries == [
-        AuditEntry(action="refused", subject=subject, after={"reason": "wrong_password"})
+        AuditEntry(action="refused", target=target, after={"reason": "wrong_password"})
     ]
 
 
@@ -99,7 +99,7 @@ async def test_a_storm_of_one_tenant_hides_no_refusal_of_another():
     task = asyncio.ensure_future(refused.record_forever())
     await settle()
     task.cancel()
-    assert [entry.subject.id for entry in changes.entries].index("9999") < 5
+    assert [entry.target.id for entry in changes.entries].index("9999") < 5
 
 
 async def test_recording_continues_after_a_failure():
@@ -109,4 +109,4 @@ async def test_recording_continues_after_a_failure():
         refused.enqueue(claimed(2), "disabled")
         await settle()
 
-    assert [entry.subject.id for entry in changes.entries] == ["2"]
+    assert [entry.target.id for entry in changes.entries] == ["2"]

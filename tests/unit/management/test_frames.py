@@ -94,8 +94,8 @@ def test_a_pattern_ends_with_null() -> None:
 def test_one_frame_has_everything_that_waits() -> None:
     """Each change with its thing, its time and its values."""
     queue = ChangeQueue(QueuedBytes(MAX_WAITING_CHANGE_BYTES))
-    queue.add(encoded(1))
-    queue.add(encoded({"level": 3}, is_event=True))
+    queue.add_and_count_skipped(encoded(1))
+    queue.add_and_count_skipped(encoded({"level": 3}, is_event=True))
 
     told = json.loads(queue.pop_frame() or "")
 
@@ -126,7 +126,7 @@ def test_the_oldest_are_skipped_and_counted(text: str, kept: int) -> None:
     queued = QueuedBytes(10 * MAX_WAITING_CHANGE_BYTES)
     queue = ChangeQueue(queued)
     for _ in range(MAX_WAITING_CHANGES + 5):
-        queue.add(encoded(text))
+        queue.add_and_count_skipped(encoded(text))
     assert queued.size > 0
     told = json.loads(queue.pop_frame() or "")["payload"]
     assert len(told["changes"]) == kept

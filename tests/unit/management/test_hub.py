@@ -18,9 +18,9 @@ from libs.common.identity import Principal, PrincipalKind
 from libs.common.identity.grants import SUPER_ADMIN_GRANTS, Grants
 from services.management.live import frames, sockets
 from services.management.live.access import AdmissionControl
-from services.management.live.events import LiveEvents
+from services.management.live.events import LiveEventConsumer
 from services.management.live.frames import ChangeFilter, EncodedChange
-from services.management.live.hub import MAX_WAITING_TENANT_BYTES, Hub, Subscriptions
+from services.management.live.hub import MAX_WAITING_BYTES_PER_TENANT, Hub, Subscriptions
 from services.management.live.mqtt_publisher import MqttPublisher
 from services.management.live.sockets import LiveSocket, SocketTurns
 from services.management.live.subscriber import MAX_WAITING_BYTES, MAX_WAITING_FRAMES, Subscriber
@@ -208,7 +208,7 @@ async def test_all_slow_readers_of_a_tenant_share_a_bound(hub: Hub) -> None:
     changes = Changes(hub)
     for number in range(12):
         await changes.report(k0=f"{number:02}" + "x" * 90_000)
-    assert waiting(hub) < MAX_WAITING_TENANT_BYTES + 100_000
+    assert waiting(hub) < MAX_WAITING_BYTES_PER_TENANT + 100_000
     for one in opened:
         assert (await one.read())[-1]["values"][KEY]["value"][:2] == "11"
         one.subscriber.stop()
@@ -350,7 +350,7 @@ async def test_events_of_a_tenant_without_sockets_are_not_read(hub: Hub) -> None
         pass
 
     client = SimpleNamespace(_send_command=write, _flush_pending=flush)
-    handle = LiveEvents(SimpleNamespace(client=client), hub).push  # type: ignore[arg-type]
+    handle = LiveEventConsumer(SimpleNamespace(client=client), hub).push  # type: ignore[arg-type]
     message = SimpleNamespace(subject="event.t.device.7.reported", reply="ack", headers=None)
     await handle([message])  # type: ignore[list-item]
     one = Socket(hub)
@@ -372,7 +372,7 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
         return SimpleNamespace(streams=["EVENTS"])
 
     bus = SimpleNamespace(is_connected=True, read_partitions=read_partitions)
-    events = LiveEvents(bus, hub)  # type: ignore[arg-type]
+    events = LiveEventConsumer(bus, hub)  # type: ignore[arg-type]
 
     async def ensure(consumer: BatchConsumer, stream: str) -> tuple[str, ...]:
         assert stream == "EVENTS"
@@ -382,14 +382,14 @@ async def test_a_socket_waits_until_the_bus_delivers_events_of_its_tenant(
 
     monkeypatch.setattr(BatchConsumer, "_ensure_consumer", ensure)
     one = Socket(hub)
-    await asyncio.gather(events.wait_until_delivered("t"), events.wait_until_delivered("t"))
-    await events.wait_until_delivered("t")
+    await asyncio.gather(events.wait_until_subscribed("t"), events.wait_until_subscribed("t"))
+    await events.wait_until_subscribed("t")
     assert len(updates) == 1
     assert "event.t.*.*.reported" in updates[0]
     hub.remove(one.subscriber)
     assert not [subject for subject in events.consumer._wanted_subjects() if ".t." in subject]
     Socket(hub)
-    await events.wait_until_delivered("t")
+    await events.wait_until_subscribed("t")
     assert len(updates) == 2
 
 

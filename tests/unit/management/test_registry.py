@@ -21,7 +21,7 @@ class Store:
     async def save(self, manifest: Manifest) -> None:
         self.writes.append(("save", manifest.id))
 
-    async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
+    async def renew_or_save(self, manifests: Sequence[Manifest]) -> list[None]:
         self.writes.append(("renew", *(manifest.id for manifest in manifests)))
         return [None] * len(manifests)
 

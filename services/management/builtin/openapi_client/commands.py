@@ -16,7 +16,7 @@ from libs.common.errors import Conflict, InvalidInput, NotFound, ThingwayError, 
 from libs.common.integrations import IntegrationThings
 from libs.common.jobs import NamedTasks
 from libs.common.scheduling import FairScheduler
-from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.accounts import RemoteAccounts
 from services.management.builtin.openapi_client.remote import RemotePlatform
 from services.management.builtin.openapi_client.store import ForwardedCommand, OpenApiStore
 
@@ -33,7 +33,9 @@ COMMAND_STATUS_BY_TASK_STATUS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIME
 class CommandForwarder:
     """Forwards each command in its own asyncio task; tenants take turns to call other platforms."""
 
-    def __init__(self, things: IntegrationThings, store: OpenApiStore, accounts: Accounts) -> None:
+    def __init__(
+        self, things: IntegrationThings, store: OpenApiStore, accounts: RemoteAccounts
+    ) -> None:
         self._things = things
         self._store = store
         self._accounts = accounts
@@ -57,7 +59,9 @@ class CommandForwarder:
             remote_id=str(remote_id),
             command=command,
         )
-        self._start_task(await self._store.add_command(remote_command, int(command["expiresAt"])))
+        self._start_task(
+            await self._store.add_or_get_command(remote_command, int(command["expiresAt"]))
+        )
 
     async def resume(self) -> None:
         """Continue the stored commands that another replica did not finish."""

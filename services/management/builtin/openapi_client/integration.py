@@ -20,7 +20,7 @@ from libs.common.contracts.integrations import (
 from libs.common.errors import InvalidInput, NotFound, ThingwayError
 from libs.common.integrations import Integration, IntegrationThings
 from libs.common.jobs import NamedTasks, wait_for_event
-from services.management.builtin.openapi_client.accounts import Accounts
+from services.management.builtin.openapi_client.accounts import RemoteAccounts
 from services.management.builtin.openapi_client.commands import CommandForwarder
 from services.management.builtin.openapi_client.store import DeviceLink, OpenApiStore
 from services.management.builtin.openapi_client.sync import (
@@ -52,7 +52,7 @@ class OpenApiClient(Integration):
         self,
         things: IntegrationThings,
         store: OpenApiStore,
-        accounts: Accounts,
+        accounts: RemoteAccounts,
         carrier: CommandForwarder,
     ) -> None:
         self._things = things
@@ -130,7 +130,7 @@ class OpenApiClient(Integration):
     async def _start_due_syncs(self) -> float:
         """Start the syncs that are due; return the seconds until the next check."""
         waits = [MAX_SECONDS_BETWEEN_CHECKS]
-        for tenant, last in (await self._store.read_last_syncs()).items():
+        for tenant, last in (await self._store.read_last_sync_times()).items():
             try:
                 stored = (await self._things.get_own_values(tenant)).properties
             except ThingwayError as error:

@@ -27,7 +27,7 @@ MAX_ERROR_CHARACTERS = 500
 MAX_ATTEMPTS_WHILE_BUSY = 5
 USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds between two attempts while the other platform is busy."""
-OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, SERVER_ERROR = 200, 400, 401, 404, 500
+OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, MIN_SERVER_ERROR_STATUS = 200, 400, 401, 404, 500
 BUSY_STATUSES = (429, 503)
 _TASK_PATH = re.compile(r"/tasks/([0-9]{1,19})\Z")
 
@@ -106,7 +106,7 @@ class RequestRejected(InvalidInput):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Account:
+class RemoteAccount:
     """The URL of the other platform, and the credentials of an application."""
 
     base_url: str
@@ -124,7 +124,7 @@ class _HttpResponse:
 class RemotePlatform:
     """Client for one account. Calls raise `RequestRejected`, `Unavailable` or `UpstreamFailed`."""
 
-    def __init__(self, session: aiohttp.ClientSession, account: Account) -> None:
+    def __init__(self, session: aiohttp.ClientSession, account: RemoteAccount) -> None:
         self.account = account
         self._session = session
         self._token: str | None = None
@@ -186,14 +186,14 @@ class RemotePlatform:
     async def set_properties(self, device_id: str, properties: dict[str, Any]) -> str | None:
         """Update properties; return the id of the task, if any."""
         body = {"properties": properties}
-        return await self._start_task("PATCH", f"/devices/{device_id}/properties", body)
+        return await self._call_for_task_id("PATCH", f"/devices/{device_id}/properties", body)
 
     async def call_service(
         self, device_id: str, service: str, inputs: dict[str, Any]
     ) -> str | None:
         """Call a service; return the id of the task, if any."""
         body = {"serviceId": service, "inputs": inputs}
-        return await self._start_task("POST", f"/devices/{device_id}/services/call", body)
+        return await self._call_for_task_id("POST", f"/devices/{device_id}/services/call", body)
 
     async def set_profile(self, device_id: str, values: list[dict[str, Any]]) -> str | None:
         """Set values of a device profile by key; return the id of the task, if any."""
@@ -207,7 +207,7 @@ class RemotePlatform:
         """Return a task."""
         return await self._call_for_data("GET", f"/tasks/{task_id}", Task)
 
-    async def _start_task(self, method: str, path: str, body: Any) -> str | None:
+    async def _call_for_task_id(self, method: str, path: str, body: Any) -> str | None:
         answer = await self._call(method, path, body)
         _decode_envelope(answer)
         task = _TASK_PATH.search(answer.headers.get("Location", ""))
@@ -292,7 +292,7 @@ def _decode_envelope(answer: _HttpResponse) -> Envelope:
     if answer.status == OK and envelope.status == "Success":
         return envelope
     text = (envelope.err_msg or envelope.err_code or f"HTTP {answer.status}")[:MAX_ERROR_CHARACTERS]
-    if answer.status in BUSY_STATUSES or answer.status >= SERVER_ERROR:
+    if answer.status in BUSY_STATUSES or answer.status >= MIN_SERVER_ERROR_STATUS:
         raise Unavailable(f"the other platform failed: {text}")
     if answer.status == NOT_FOUND:
         raise NotFound(f"the other platform answered: {text}")

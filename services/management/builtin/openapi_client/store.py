@@ -49,10 +49,10 @@ class DeviceLink(msgspec.Struct, kw_only=True):
     at: int = 0
     """Time of the newest imported report, ms."""
     seen: dict[str, int] = {}
-    """Imported reports shortly before `at`, by digest, to recognize duplicates."""
+    """Times of the reports imported shortly before `at`, by digest, to recognize duplicates."""
 
 
-FIELDS_OF_FINISHED_COMMAND = ("commandId", "kind", "expiresAt")
+KEPT_COMMAND_FIELDS = ("commandId", "kind", "expiresAt")
 """The fields of a finished command that are kept."""
 
 
@@ -103,7 +103,7 @@ class OpenApiStore:
             {"_id": tenant}, {"$set": {"lastSync": datetime.now(UTC)}}, upsert=True
         )
 
-    async def read_last_syncs(self) -> dict[str, datetime | None]:
+    async def read_last_sync_times(self) -> dict[str, datetime | None]:
         """Return the tenants with a secret, and the times of their last syncs."""
         cursor = self._accounts.find({"secret": {"$exists": True}}, {"lastSync": 1})
         return {entry["_id"]: entry.get("lastSync") async for entry in cursor}
@@ -128,7 +128,7 @@ class OpenApiStore:
             {"$set": {"link.state": "left", "leftAt": datetime.now(UTC)}},
         )
 
-    async def add_command(
+    async def add_or_get_command(
         self, remote_command: ForwardedCommand, expires_at: int
     ) -> ForwardedCommand:
         """Store a command and return it; return the stored one if its id is known."""
@@ -162,7 +162,7 @@ class OpenApiStore:
         """Mark a command as finished, and remove its values, which may be secrets."""
         remote_command.command = {
             key: remote_command.command[key]
-            for key in FIELDS_OF_FINISHED_COMMAND
+            for key in KEPT_COMMAND_FIELDS
             if key in remote_command.command
         }
         change = {**_encode_command(remote_command), "told": True}

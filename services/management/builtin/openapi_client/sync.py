@@ -36,7 +36,7 @@ MAX_HISTORY_DAYS = 30
 DAY_MS = 86_400_000
 log = logging.getLogger(__name__)
 
-MAX_CONCURRENT_REPORTS = 16
+MAX_CONCURRENT_REPORTS_PER_PAGE = 16
 """Reports of a page that are sent concurrently."""
 MAX_CONCURRENT_PAGES = 4
 """Pages of history of all tenants that are processed concurrently."""
@@ -174,11 +174,11 @@ class Sync:
         while more:
             async with self._pages.slot(tenant):
                 page = await anext(pages, None)
-                more = page is not None and await self._import_page(
+                more = page is not None and await self._import_page_unless_deleted(
                     tenant, device, link, page, tally
                 )
 
-    async def _import_page(
+    async def _import_page_unless_deleted(
         self,
         tenant: str,
         device: RemoteDevice,
@@ -203,7 +203,7 @@ class Sync:
             return True
 
         rest = iter(new.items())
-        while batch := list(islice(rest, MAX_CONCURRENT_REPORTS)):
+        while batch := list(islice(rest, MAX_CONCURRENT_REPORTS_PER_PAGE)):
             outcomes = await asyncio.gather(*starmap(send_report, batch), return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):

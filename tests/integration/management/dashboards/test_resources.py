@@ -13,9 +13,9 @@ from libs.common.identity.seal import Seal
 from services.management import resources as resource_service
 from services.management.resources import (
     MAX_CONCURRENT_DOWNLOADS,
-    Resource,
     ResourceService,
     ResourceStore,
+    StoredFile,
 )
 from tests.integration.management.dashboards.conftest import World
 from tests.limits import limits_of
@@ -110,7 +110,7 @@ async def test_an_upload_url_is_ours_and_not_old(world: World, monkeypatch):
     other = Seal("A" * 43).seal("{}", "upload of a resource")
     for url in ("/resource/uploads/x", sound[:-2], f"/resource/uploads/{other}"):
         assert (await put(world, url)).status_code == 400
-    monkeypatch.setattr(resource_service, "UPLOAD_MINUTES", 0)
+    monkeypatch.setattr(resource_service, "UPLOAD_URL_MINUTES", 0)
     old = (await announce(world))["upload_url"]
     assert (await put(world, old)).status_code == 400
     assert (await put(world, sound)).status_code == 200
@@ -152,7 +152,7 @@ async def test_a_tenant_has_so_many_bytes(world: World):
     """The upload that would be too much is refused, and nothing is kept of it."""
     store = ResourceStore(world.management.mongo.database, limits_of(resource_bytes=150))
     first, second = (
-        Resource(
+        StoredFile(
             id=uuid4().hex,
             created_at=datetime.now(UTC),
             tenant=world.tenant,

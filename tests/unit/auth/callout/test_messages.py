@@ -111,7 +111,7 @@ async def test_names_that_never_logged_in_share_a_lane():
 
 async def test_log_ins_beyond_the_lane_are_refused(monkeypatch: pytest.MonkeyPatch):
     """Those of another tenant are not."""
-    monkeypatch.setattr(service, "MAX_WAITING_LOGINS", 2)
+    monkeypatch.setattr(service, "MAX_WAITING_LOGINS_PER_TENANT", 2)
     monkeypatch.setattr(service, "REJECTION_DELAY_SECONDS", 0)
     crowd = [f"LOUD{number}" for number in range(MAX_CONCURRENT_LOGINS)]
     authorizer, answers = LoginAuthorizer(), list[str]()

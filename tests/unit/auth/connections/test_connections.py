@@ -12,7 +12,7 @@ from services.auth.bus_credentials import (
     derive_application_credential,
     derive_credential,
 )
-from services.auth.connections import REPORT_DELAY_MS, AdmissionRecord, UserConnections
+from services.auth.connections import MAX_REPORT_DELAY_MS, AdmissionRecord, UserConnections
 from tests.unit.auth.fakes import CLIENT_ID, FakeApplications, application
 
 OLD, NEW = Connection("S", 1), Connection("S", 2)
@@ -125,7 +125,7 @@ async def test_connections_that_cannot_be_closed_are_reported():
 async def test_a_user_has_so_many_connections_and_no_more():
     """The next is admitted when one has ended."""
     world = World()
-    world.admissions.age = REPORT_DELAY_MS + 1
+    world.admissions.age = MAX_REPORT_DELAY_MS + 1
     ids = [Connection("S", cid) for cid in range(4)]
     assert [await world.admit(id_) for id_ in ids[:3]] == [True, True, False]
     world.live.open.discard(ids[0])

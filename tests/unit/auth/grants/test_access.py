@@ -39,8 +39,8 @@ class Platform:
     async def raise_to(self, tenant: str, version: int) -> None:
         self.restored.append((tenant, version))
 
-    async def list_role_ids(self, tenant, user_id, session, *, enabled) -> list[int] | None:
-        assert enabled
+    async def list_role_ids(self, tenant, user_id, session, *, only_if_enabled) -> list[int] | None:
+        assert only_if_enabled
         return None if self._roles is None else list(range(len(self._roles)))
 
     async def find(self, tenant, ids, session) -> dict[int, Role]:

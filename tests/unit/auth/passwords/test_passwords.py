@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from libs.common.errors import InvalidInput, TooManyRequests
 from services.auth import passwords as hashing
-from services.auth.passwords import MAX_WAITING_HASHES, PasswordHasherPool
+from services.auth.passwords import MAX_WAITING_HASHES_PER_TENANT, PasswordHasherPool
 from services.auth.users.rules import (
     generate_password,
     validate_email,
@@ -188,7 +188,8 @@ async def test_new_passwords_beyond_the_queue_of_a_tenant_are_refused(slow):
     """A bounded number waits; one that gives up makes no room before its thread is free."""
     hashes = PasswordHasherPool(threads=1)
     waiting = [
-        asyncio.ensure_future(hashes.hash("loud", "x")) for _ in range(1 + MAX_WAITING_HASHES)
+        asyncio.ensure_future(hashes.hash("loud", "x"))
+        for _ in range(1 + MAX_WAITING_HASHES_PER_TENANT)
     ]
     await asyncio.sleep(0)
     waiting[0].cancel()
@@ -199,7 +200,7 @@ async def test_new_passwords_beyond_the_queue_of_a_tenant_are_refused(slow):
 
     slow.go_on.set()
     assert await asyncio.gather(*waiting[1:], hashes.hash("quiet", "x")) == ["x"] * (
-        1 + MAX_WAITING_HASHES
+        1 + MAX_WAITING_HASHES_PER_TENANT
     )
     hashes.close()
 

@@ -10,7 +10,7 @@ from services.auth import passwords as throttling
 from services.auth.passwords import (
     MAX_ACCOUNT_FAILURES,
     MAX_ADDRESS_FAILURES,
-    MAX_WAITING_LOGINS,
+    MAX_WAITING_LOGINS_PER_TENANT,
     LoginThrottle,
 )
 
@@ -89,7 +89,7 @@ async def test_those_of_a_tenant_that_wait_are_bounded(throttle):
     """Further attempts are rejected until there is room, but not those of others."""
     tries = [
         attempt(throttle, f"{one % 9}@b.de", "", right=True)
-        for one in range(MAX_WAITING_LOGINS + 9)
+        for one in range(MAX_WAITING_LOGINS_PER_TENANT + 9)
     ]
     waiting = asyncio.gather(*tries, return_exceptions=True)
     await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_tenants_and_accounts_take_turns(throttle):
     ended: list[str] = []
 
     async def log_in(tenant: str, email: str, *, exists: bool = True) -> None:
-        async with throttle.attempt(tenant, email, "", exists=exists) as made:
+        async with throttle.attempt(tenant, email, "", tenant_exists=exists) as made:
             await asyncio.sleep(0)
             made.is_correct = True
         ended.append(tenant if exists else "")

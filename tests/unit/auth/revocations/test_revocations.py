@@ -4,7 +4,7 @@ import pytest
 
 from libs.common.errors import Unavailable
 from libs.common.identity import PrincipalKind
-from services.auth.revocations import SECOND_APPLY_SECONDS, Revocation, RevocationApplier
+from services.auth.revocations import REAPPLY_AFTER_SECONDS, Revocation, RevocationApplier
 from tests.unit.auth.fakes import FakeTokens
 
 
@@ -15,8 +15,8 @@ class FakeIntents:
         self.written = dict(enumerate(revocations))
         self.postponed: set[int] = set()
 
-    async def list_turn(self, seconds, tenant):
-        assert (seconds, tenant) == (SECOND_APPLY_SECONDS, "t")
+    async def list_batch(self, seconds, tenant):
+        assert (seconds, tenant) == (REAPPLY_AFTER_SECONDS, "t")
         return [item for item in self.written.items() if item[0] not in self.postponed]
 
     async def reset_age(self, identity):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from services.auth.tenants.event_shares import compute_equal_share
+from services.auth.tenants.event_shares import compute_volume_cap
 
 
 @pytest.mark.parametrize(
@@ -21,5 +21,5 @@ from services.auth.tenants.event_shares import compute_equal_share
 )
 def test_shares_fill_the_room(volumes: list[float], room: float, share: float):
     """Volumes cut to the share fill the room, or all volumes fit."""
-    assert compute_equal_share(volumes, room) == share
+    assert compute_volume_cap(volumes, room) == share
     assert sum(min(volume, share) for volume in volumes) <= room

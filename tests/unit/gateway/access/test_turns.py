@@ -12,7 +12,7 @@ from libs.common.identity.tokens import TokenReader
 from services.gateway.access import gatekeeper
 from services.gateway.access.addresses import ClientOrigin
 from services.gateway.access.gatekeeper import (
-    MAX_ADDRESS_ADMISSIONS,
+    MAX_ADMISSIONS_PER_ADDRESS,
     RateLimiters,
     RequestAdmission,
 )
@@ -36,7 +36,7 @@ class Busy:
         """Answer, or wait."""
         if key == CROWD:
             self.asked += 1
-            if self.asked == MAX_ADDRESS_ADMISSIONS:
+            if self.asked == MAX_ADMISSIONS_PER_ADDRESS:
                 self.full.set()
             await self.open.wait()
 
@@ -63,13 +63,15 @@ async def test_lookups_of_one_address_do_not_delay_others(
     busy: Busy, keeper: RequestAdmission
 ) -> None:
     """Only a few of one address run at the same time; requests of another address pass them."""
-    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(MAX_ADDRESS_ADMISSIONS * 3)]
+    crowd = [
+        asyncio.create_task(come(keeper, CROWD)) for _ in range(MAX_ADMISSIONS_PER_ADDRESS * 3)
+    ]
     await busy.full.wait()
     await come(keeper, OTHER)
-    assert busy.asked == MAX_ADDRESS_ADMISSIONS
+    assert busy.asked == MAX_ADMISSIONS_PER_ADDRESS
     busy.open.set()
     await asyncio.gather(*crowd)
-    assert busy.asked == MAX_ADDRESS_ADMISSIONS * 3
+    assert busy.asked == MAX_ADMISSIONS_PER_ADDRESS * 3
 
 
 async def test_a_lookup_that_waits_too_long_is_rejected(
@@ -77,7 +79,7 @@ async def test_a_lookup_that_waits_too_long_is_rejected(
 ) -> None:
     """Its error is that of too many requests of its address."""
     monkeypatch.setattr(gatekeeper, "MAX_TURN_WAIT_SECONDS", 0)
-    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(MAX_ADDRESS_ADMISSIONS)]
+    crowd = [asyncio.create_task(come(keeper, CROWD)) for _ in range(MAX_ADMISSIONS_PER_ADDRESS)]
     await busy.full.wait()
     with pytest.raises(TooManyRequests, match="this address"):
         await come(keeper, CROWD)

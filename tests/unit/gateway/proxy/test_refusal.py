@@ -64,13 +64,13 @@ async def test_body_is_read_to_its_end(last: dict[str, Any]) -> None:
 
 async def test_endless_body_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends on and on is read for so many bytes and no more."""
-    monkeypatch.setattr(refusal, "MAX_SKIPPED_BYTES", 20_000)
+    monkeypatch.setattr(refusal, "MAX_DISCARDED_BYTES", 20_000)
     client = Client(None)
     await client.refused()
     assert client.taken == 20
 
 
-@pytest.mark.parametrize("bound", ["SILENCE_SECONDS", "MAX_DISCARD_SECONDS"])
+@pytest.mark.parametrize("bound", ["DISCARD_SILENCE_SECONDS", "MAX_DISCARD_SECONDS"])
 async def test_silent_client_is_not_waited_for(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends no more is left after a while."""
     monkeypatch.setattr(refusal, bound, 0.05)
@@ -82,7 +82,7 @@ async def test_silent_client_is_not_waited_for(bound: str, monkeypatch: pytest.M
 async def test_slow_client_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that sends a little now and then is left after a while, too."""
     monkeypatch.setattr(refusal, "MAX_DISCARD_SECONDS", 0.05)
-    monkeypatch.setattr(refusal, "MAX_SKIPPED_BYTES", float("inf"))
+    monkeypatch.setattr(refusal, "MAX_DISCARDED_BYTES", float("inf"))
     client = Client(None)
     await client.refused()
     assert client.taken > 0
@@ -92,7 +92,7 @@ async def test_client_that_awaits_a_go_ahead_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its body does not come, so the end does; not even a small one leaves the connection."""
-    for bound in ("SILENCE_SECONDS", "MAX_DISCARD_SECONDS"):
+    for bound in ("DISCARD_SILENCE_SECONDS", "MAX_DISCARD_SECONDS"):
         monkeypatch.setattr(refusal, bound, 600.0)
     client = Client(0)
     fields = {b"content-length": b"4", b"expect": b"100-Continue"}

@@ -43,14 +43,14 @@ def test_a_flood_is_not_answered_message_by_message(monkeypatch: pytest.MonkeyPa
     floods = Floods()
     quota = RelayQuota(None, Tenants(), floods)  # type: ignore[arg-type]
     for _ in range(int(MAX_REQUESTS_PER_SECOND * BURST_SECONDS)):
-        quota.count_message(PULL_SUBJECT, APPLICATION, b"")
+        quota.count_or_reject_message(PULL_SUBJECT, APPLICATION, b"")
     for _ in range(int(MAX_REQUESTS_PER_SECOND * MAX_ANSWERED_EXCESS_SECONDS)):
         with pytest.raises(RejectedError) as refused:
-            quota.count_message(PULL_SUBJECT, APPLICATION, b"")
+            quota.count_or_reject_message(PULL_SUBJECT, APPLICATION, b"")
         assert refused.value.answered
     assert floods.ended == []
     with pytest.raises(RejectedError) as refused:
-        quota.count_message(PULL_SUBJECT, APPLICATION, b"")
+        quota.count_or_reject_message(PULL_SUBJECT, APPLICATION, b"")
     assert not refused.value.answered
     assert floods.ended == ["app.one"]
 
@@ -69,7 +69,7 @@ def test_a_busy_tenant_leaves_an_integration_its_requests_for_others(
             int(MAX_REQUESTS_PER_SECOND * (BURST_SECONDS + MAX_ANSWERED_EXCESS_SECONDS))
         ):
             try:
-                quota.count_message(REPORT, INTEGRATION, body)
+                quota.count_or_reject_message(REPORT, INTEGRATION, body)
             except RejectedError:
                 return number
         raise AssertionError(tenant)
@@ -86,6 +86,6 @@ def test_requests_without_a_valid_tenant_share_one_rate(monkeypatch: pytest.Monk
     quota = RelayQuota(None, Tenants(), Floods())  # type: ignore[arg-type]
     bodies = (b"{}", b"\xff", b'{"tenant":"%s"}' % (b"a" * 65))
     for number in range(int(MAX_REQUESTS_PER_SECOND * BURST_SECONDS)):
-        quota.count_message(REPORT, INTEGRATION, bodies[number % len(bodies)])
+        quota.count_or_reject_message(REPORT, INTEGRATION, bodies[number % len(bodies)])
     with pytest.raises(RejectedError):
-        quota.count_message(REPORT, INTEGRATION, bodies[-1])
+        quota.count_or_reject_message(REPORT, INTEGRATION, bodies[-1])

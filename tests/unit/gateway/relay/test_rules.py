@@ -20,10 +20,10 @@ from services.gateway.relay.rules import (
     RejectedError,
     build_relayed_headers,
     limit_body,
-    limit_creation,
+    limit_consumer_creation,
     limit_pull,
     parse_sender,
-    require_own_reply,
+    require_own_reply_subject,
 )
 
 DEVICE = MessageSender("Ab1", "_INBOX.sn.Ab1.")
@@ -78,14 +78,14 @@ def test_every_relayed_subject_has_a_speaker_with_an_inbox_of_its_own():
 def test_an_answer_goes_to_the_own_inbox_only(reply):
     """Anywhere else the answer would be heard by, or do something for, somebody else."""
     with pytest.raises(RejectedError):
-        require_own_reply(DEVICE, reply)
+        require_own_reply_subject(DEVICE, reply)
 
 
 @given(st.text(max_size=60))
 def test_whatever_a_reply_is_it_is_the_own_inbox_or_refused(reply):
     """There is no third way."""
     try:
-        assert require_own_reply(DEVICE, reply).startswith(DEVICE.inbox) or not reply
+        assert require_own_reply_subject(DEVICE, reply).startswith(DEVICE.inbox) or not reply
     except RejectedError:
         assert reply
 
@@ -129,7 +129,7 @@ def test_a_message_id_is_short_and_one_line(bad):
 
 def test_a_consumer_is_passed_on_as_it_was_asked_for():
     """With bounds on what it may hold."""
-    made = msgspec.json.decode(limit_creation(CREATION, creation(max_ack_pending=-1)))
+    made = msgspec.json.decode(limit_consumer_creation(CREATION, creation(max_ack_pending=-1)))
 
     assert made == {"stream_name": "EVENTS", "config": CONFIG | {"max_ack_pending": 50_000}}
 
@@ -154,7 +154,7 @@ def test_a_consumer_is_passed_on_as_it_was_asked_for():
 def test_no_other_consumer_is_made(changes):
     """None that pushes, of another name, stream or filter; the refusal says why."""
     with pytest.raises(RejectedError) as refused:
-        limit_creation(CREATION, creation(**changes))
+        limit_consumer_creation(CREATION, creation(**changes))
 
     assert refused.value.reason
 
@@ -162,7 +162,7 @@ def test_no_other_consumer_is_made(changes):
 def test_a_request_for_a_consumer_that_is_not_utf8_is_refused():
     """As any other that cannot be read."""
     with pytest.raises(RejectedError):
-        limit_creation(CREATION, b'{"stream_name": "\xff"}')
+        limit_consumer_creation(CREATION, b'{"stream_name": "\xff"}')
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Quota(RelayQuota):
     def get_tenant(self, sender: MessageSender) -> str:
         return self._names.get(sender.user, "")
 
-    def count_message(self, pattern: str, sender: MessageSender, size: int) -> None:
+    def count_or_reject_message(self, pattern: str, sender: MessageSender, size: int) -> None:
         pass
 
 

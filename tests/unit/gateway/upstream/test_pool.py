@@ -67,7 +67,7 @@ async def test_last_used_is_taken_first() -> None:
     assert [pool.take_idle(), pool.take_idle(), pool.take_idle()] == [two, one, None]
 
 
-@pytest.mark.parametrize("limit", ["MAX_IDLE_SECONDS", "MAX_CONNECTION_SECONDS"])
+@pytest.mark.parametrize("limit", ["MAX_IDLE_SECONDS", "MAX_CONNECTION_AGE_SECONDS"])
 async def test_old_connection_is_closed(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that idled too long, or is too old, is closed instead of used."""
     pool = Opened(["a"])

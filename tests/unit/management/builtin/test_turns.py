@@ -81,10 +81,10 @@ class Store:
     def __init__(self, tenants: list[str] | None = None) -> None:
         self._tenants = tenants or []
 
-    async def list_tenants(self) -> list[str]:
+    async def list_configured_tenants(self) -> list[str]:
         return self._tenants
 
-    read_last_syncs = list_tenants
+    read_last_sync_times = list_configured_tenants
 
     async def find_link(self, *_: Any) -> DeviceLink:
         return DeviceLink(url="u", remote_id="1", state="here", name="S1", model="")
