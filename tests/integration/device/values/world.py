@@ -190,7 +190,7 @@ class _Announced:
     async def save(self, manifest: Manifest) -> None:
         self.manifests[manifest.id] = manifest
 
-    async def renew(self, manifests: Sequence[Manifest]) -> list[None]:
+    async def renew_or_save(self, manifests: Sequence[Manifest]) -> list[None]:
         return [None] * len(manifests)
 
     async def list_all(self) -> Sequence[Integration]:
