@@ -21,7 +21,7 @@ from zlib import crc32
 
 import msgspec
 
-from libs.common.errors import InvalidInput
+from libs.common.errors import InvalidInput, Unavailable
 from libs.common.lru_cache import LruCache
 from libs.common.store.mongo import Database, Document, DuplicateKey, Session
 from libs.common.things import GENERIC_MODEL, MAX_TSL_MEMBER_NUMBER
@@ -241,9 +241,10 @@ class MemberRegistry:
         """Assign numbers to new keys; return the numbers of all keys that the owner has had.
 
         With `session` the new numbers become visible with that transaction. When two calls add
-        numbers for one owner, one of them runs again. Raises `TooManyMembers`.
+        numbers for one owner, one of them runs again. Raises `TooManyMembers`, or `Unavailable`
+        after `_MAX_ATTEMPTS` attempts.
         """
-        for attempt in range(1, _MAX_ATTEMPTS + 1):
+        for _ in range(_MAX_ATTEMPTS):
             document = await self._members.find_one({"_id": owner}, session=session)
             stored_keys: list[str] = document["marks"] if document else []
             missing = list(dict.fromkeys(key for key in keys if key not in set(stored_keys)))
@@ -254,8 +255,10 @@ class MemberRegistry:
                     stored_keys = [*stored_keys, *missing]
                     break
             except DuplicateKey:
-                if session is not None or attempt == _MAX_ATTEMPTS:
+                if session is not None:
                     raise
+        else:
+            raise Unavailable("other requests add members to the same owner")
         return {key: number for number, key in enumerate(stored_keys, 1)}
 
     async def _append(
