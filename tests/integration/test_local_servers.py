@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from redis.exceptions import NoPermissionError
 
 from deploy.local import servers
+from deploy.local.cli import main
 from deploy.local.jetstream import adopt_streams, keep_mqtt_streams_in_memory
 from deploy.local.process import inheritable_environment
 from deploy.local.servers import NatsListeners, ServerPrograms
@@ -276,37 +277,36 @@ async def assert_data(second: Running) -> None:
     await connection.close()
 
 
-def up(directory: Path, **options: int) -> subprocess.CompletedProcess[str]:
+def up(directory: Path, **options: int) -> int:
+    """Return the exit code of `thingway up`, which ends before it starts a process."""
     chosen = {name: ports.claim_random() for name in ("port", "mqtt-port", "nats-port")}
     chosen |= {name.replace("_", "-"): value for name, value in options.items()}
     arguments = [part for name, port in chosen.items() for part in (f"--{name}", str(port))]
-    return subprocess.run(
-        [*THINGWAY, "up", "--data", directory, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=WAIT,
-        check=False,
-    )
+    return main(["up", "--data", str(directory), *arguments])
 
 
 @pytest.mark.parametrize("option", ["port", "mqtt_port", "nats_port"])
-def test_a_taken_port_is_one_line_and_exit_code_2(tmp_path: Path, option: str) -> None:
+def test_a_taken_port_is_one_line_and_exit_code_2(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], option: str
+) -> None:
     """The line names the port and the option to choose another with."""
     with socket.create_server((ports.LOOPBACK, 0)) as server:
         taken = server.getsockname()[1]
-        done = up(tmp_path, **{option: taken})
-    assert done.returncode == 2
-    assert len((done.stdout + done.stderr).splitlines()) == 1
-    assert str(taken) in done.stderr
-    assert f"--{option.replace('_', '-')}" in done.stderr
+        assert up(tmp_path, **{option: taken}) == 2
+    printed = capfd.readouterr()
+    assert len((printed.out + printed.err).splitlines()) == 1
+    assert str(taken) in printed.err
+    assert f"--{option.replace('_', '-')}" in printed.err
 
 
-def test_an_unwritable_directory_is_one_line_and_exit_code_2() -> None:
+def test_an_unwritable_directory_is_one_line_and_exit_code_2(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """A place where nobody can write, not even root, is refused."""
-    done = up(Path("/proc/thingway"))
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert "--data" in done.stderr
+    assert up(Path("/proc/thingway")) == 2
+    printed = capfd.readouterr().err
+    assert len(printed.splitlines()) == 1
+    assert "--data" in printed
 
 
 def test_commands_without_a_platform_end_with_exit_code_1(tmp_path: Path) -> None:

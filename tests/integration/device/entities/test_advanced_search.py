@@ -231,9 +231,8 @@ async def test_columns_narrow_each_other(world: World, seen: AllEntities, ids: d
         column("INTEGRATION_NAME", "NE", "Direct connection") | column("ENTITY_KEY", "NE", "x"),
         {},
     ):
-        for size in (3, 7, 1000):
-            rows = await found(world.admin(), asked, size)
-            assert set(rows) == expected(seen, asked), asked
+        rows = await found(world.admin(), asked, 7)
+        assert set(rows) == expected(seen, asked), asked
 
 
 async def test_a_row_has_the_latest_value(world: World, ids: dict[str, int]):
