@@ -17,7 +17,7 @@ SN = "SN1"
 
 
 class FailingIngest(Ingest):
-    """Fails for every batch with the message 3, and records what it does."""
+    """Fails for every batch with the message 3 or 6, and records what it does."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -26,7 +26,7 @@ class FailingIngest(Ingest):
 
     async def _process(self, messages: list[Msg], *, slow: bool) -> None:
         numbers = [message.reply.split(".")[5] for message in messages]
-        if "3" in numbers:
+        if {"3", "6"} & set(numbers):
             raise ValueError("bad value")
         self.done.append((numbers, slow))
 
@@ -61,6 +61,21 @@ async def test_a_message_that_fails_alone_is_moved_after_several_tries(
     assert ingest.done == [
         (numbers, slow) for slow in (False, False, True) for numbers in (["1", "2"], ["4"])
     ]
+
+
+async def test_only_the_failures_of_the_last_messages_are_counted(
+    ingest: FailingIngest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message that failed first begins again."""
+    monkeypatch.setattr("services.device.telemetry.ingest.MAX_FAILED_MESSAGES", 1)
+    first, last = [report(3, SN)], [report(6, SN)]
+    for batch in (first, first, last, last):
+        with pytest.raises(ValueError, match="bad value"):
+            await ingest.handle(batch)
+    await ingest.handle(last)
+    assert len(ingest.dead) == 1
+    with pytest.raises(ValueError, match="bad value"):
+        await ingest.handle(first)
 
 
 async def test_the_reason_hides_write_only_values(ingest: FailingIngest) -> None:

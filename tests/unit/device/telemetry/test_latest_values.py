@@ -2,11 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from libs.common.store.mongo import DUPLICATE_KEY_CODE, BulkFailed
+from services.device.telemetry import folded_values
 from services.device.telemetry.folded_values import (
     FoldedReports,
     ReportTuple,
@@ -28,8 +30,8 @@ class FailingCollection:
     async def bulk_write(self, changes: Sequence[Any], *, ordered: bool) -> Any:
         self.ordered.append(ordered)
         errors = [{"index": number, "code": code} for number, code in self.codes.items()]
-        good = len(changes) - len(errors)
-        raise BulkFailed({"writeErrors": errors, "nModified": good, "nUpserted": 0})
+        modified = len(changes) - len(errors) - 1
+        raise BulkFailed({"writeErrors": errors, "nModified": modified, "nUpserted": 1})
 
 
 def latest_values() -> LatestValues:
@@ -75,6 +77,37 @@ def test_older_reports_add_only_to_objects_and_missing_properties(
 ) -> None:
     """Two values that are no objects are complete."""
     assert FoldedReports(0, 0, values).needs_no_older_reports(["a", "b"]) is complete
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "$a"])
+def test_an_object_with_a_name_that_is_no_field_is_replaced_as_a_whole(name: str) -> None:
+    """MongoDB would read the name as a path or an operator."""
+    value = {"b": 1, name: 2}
+    assert folded_values._merge_expression("$v.s.v", value) == {"$literal": value}
+
+
+class StoredThing:
+    """A collection with the document of one thing, which counts the updates."""
+
+    def __init__(self, newest: int) -> None:
+        self.newest = newest
+        self.updates = 0
+
+    async def find(self, *_: Any) -> AsyncIterator[dict[str, Any]]:
+        yield {"_id": 1, "t": self.newest, "n": 20}
+
+    async def bulk_write(self, changes: Sequence[Any], *, ordered: bool) -> Any:
+        self.updates += len(changes)
+        return SimpleNamespace(modified_count=len(changes), upserted_count=0)
+
+
+@pytest.mark.parametrize("ts", [9, 10, 11])
+async def test_a_report_of_any_age_is_written_by_one_update(ts: int) -> None:
+    """So is one that is as old as the newest report."""
+    documents = StoredThing(newest=10)
+    database: Any = defaultdict(lambda: documents)
+    await LatestValues(database).apply([(1, ts, {"a": 1})])
+    assert documents.updates == 1
 
 
 class History:
