@@ -299,14 +299,18 @@ async def test_a_device_with_many_frames_is_read_in_several_turns(
     assert await world.latest_of(1) == {"temperature": 10.0}
 
 
-async def test_a_past_reading_of_two_frames_stays(world: World):
-    """It is deleted with the last frame that contains it."""
+@pytest.mark.parametrize("frames_per_batch", [1, 2000])
+async def test_a_past_reading_of_two_frames_stays(
+    world: World, monkeypatch: pytest.MonkeyPatch, frames_per_batch: int
+):
+    """It is deleted with the last frame that contains it, also in a later batch."""
+    monkeypatch.setattr(redecoder, "FRAMES_PER_BATCH", frames_per_batch)
     ts = now_ms() // 1000 * 1000 - 10_000_000
     await world.add(1)
     script = SCRIPT.replace("'often'", "input.fPort")
     await put_codec(world, script.replace("kind == 4", "kind >= 4"))
     data = bytes([0, 50])
-    for number, kind in enumerate((4, 5, 4)):
+    for number, kind in enumerate((4, 4, 5)):
         await hear(world, "SN1", number, bytes([kind]) + data, ts=ts)
     await world.deal(3)
     remembered = {(1, ts - 60_000): {"temperature": 50.0}}
