@@ -48,3 +48,23 @@ test("a reason behind a time is translated, and none is hidden by a more general
   assert.equal(translateReason("CT1 is offline and receives the call when it connects"), "CT1 离线，连接后将收到调用");
   assert.equal(translateReason("must be EQ or NE for a threshold that is not a number"), "阈值不是数字时只能选择 = 或 ≠");
 });
+
+test("a reason with a regular expression says which characters are allowed", () => {
+  const reason = String.raw`must match ^[A-Za-z0-9_@#\-/\[\]][A-Za-z0-9_@#$\-/\[\]]*$`;
+  assert.equal(plainReason(reason), "must have only letters, digits and _ - @ # $ / [ ], and must not begin with $");
+  assert.equal(plainReason(`identifier: ${reason}`), "identifier: must have only letters, digits and _ - @ # $ / [ ], and must not begin with $");
+  assert.equal(translateReason(reason), "只能包含字母、数字和 _ - @ # $ / [ ]，且不能以 $ 开头");
+  assert.equal(plainReason("must match ^x$"), "must match ^x$");
+});
+
+test("reasons of addresses, serial numbers and sheets are plain and translated", () => {
+  const address = "'300.1.1.1' does not appear to be an IPv4 or IPv6 network";
+  assert.equal(plainReason(address), "'300.1.1.1' is not an IP address or network");
+  assert.equal(translateReason(address), "'300.1.1.1' 不是 IP 地址或网段");
+  assert.equal(translateReason("must be 1 to 64 letters, digits, '_' or '-'"), "必须是 1 至 64 个字母、数字、“_”或“-”");
+  assert.equal(translateReason("a device with the SN CT1 exists already"), "SN 为 CT1 的设备已存在");
+  const column = "there is no column 'Foo' (read as CSV in UTF-8, divided by commas); the columns are Name, SN";
+  assert.equal(translateReason(column), "没有名为 'Foo' 的列（按 UTF-8 编码、以逗号分隔的 CSV 读取）。可用的列：Name, SN");
+  assert.equal(plainReason("entity Sync interval value must be in [30, 86400]"), "must be from 30 to 86400");
+  assert.equal(translateReason("entity Sync interval value must be in [30, 86400]"), "必须在 30 到 86400 之间");
+});

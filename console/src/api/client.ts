@@ -2,7 +2,7 @@
 import type { Profile } from "./generated";
 import { getCurrentUser } from "./generated";
 import { client } from "./generated/client.gen";
-import { localization, t } from "../i18n/index.svelte";
+import { localization, t, translateIfKnown, type Key } from "../i18n/index.svelte";
 import { plainReason, translateReason } from "../i18n/reasons";
 import { connection } from "../live/connection.svelte";
 import { session } from "./session.svelte";
@@ -34,6 +34,17 @@ interface Envelope {
   error_message?: string;
   detail_message?: string;
 }
+
+/** Labels of fields in forms, by the names of the platform. */
+const LABELS: Record<string, Key> = {
+  device_offline_timeout: "products.timeout",
+  history_days: "products.days",
+  location_property: "products.place",
+  identifier: "entities.identifier",
+  name: "dialog.name",
+  description: "dialog.description",
+};
+const REACHED_LIMIT = /^(\w+): the tenant has (\d+) of these, which is its limit$/;
 
 type Answer<T> = Promise<{ data?: { data?: T | null }; error?: unknown; response?: Response }>;
 
@@ -82,7 +93,7 @@ export function saveFile(file: Blob, name: string): void {
 function failureOf(error: unknown, response?: Response): Failure {
   const envelope = (typeof error === "object" ? error : null) as Envelope | null;
   return new Failure(
-    readable(envelope?.error_message ?? (response ? t("failure.status", { status: String(response.status) }) : error instanceof TypeError ? t("failure.offline") : String(error))),
+    labelled(envelope?.error_message ?? (response ? t("failure.status", { status: String(response.status) }) : error instanceof TypeError ? t("failure.offline") : String(error))),
     response?.status ?? 0,
     envelope?.request_id ?? response?.headers.get("x-request-id") ?? "",
     envelope?.error_code,
@@ -92,13 +103,33 @@ function failureOf(error: unknown, response?: Response): Failure {
 
 /** Return the faults of an error answer: several are in its data, a single one is in its detail. */
 function faultsOf(envelope: Envelope | null): Fault[] {
-  const single = envelope?.detail_message ? [{ field: envelope.detail_message, reason: envelope.error_message ?? "" }] : [];
-  const faults = Array.isArray(envelope?.data) ? envelope.data : single;
-  return readableFaults(faults.filter((fault): fault is Fault => typeof fault?.field === "string" && typeof fault.reason === "string"));
+  const listed: unknown[] = Array.isArray(envelope?.data) ? envelope.data : [];
+  const faults = listed.filter((fault): fault is Fault => typeof (fault as Fault | null)?.field === "string" && typeof (fault as Fault).reason === "string");
+  const { detail_message: field, error_message: reason = "" } = envelope ?? {};
+  if (faults.length || !field) return readableFaults(faults);
+  return [{ field, reason: withoutField(readable(reason), field) }];
+}
+
+/** Return a message of the API in the user's language, with the label of a field instead of its name. */
+function labelled(message: string): string {
+  const text = readable(message);
+  const [, field, reason] = /^(\w+)(?:: |：)(.+)$/s.exec(text) ?? [];
+  const label = field && LABELS[field];
+  return label && reason ? t("failure.field", { name: t(label), reason }) : text;
+}
+
+/** Return a reason without the name of its field in front of it, because the field shows it. */
+function withoutField(reason: string, field: string): string {
+  const names = [field, field.slice(field.lastIndexOf(".") + 1)];
+  const prefix = names.flatMap((name) => [`${name}: `, `${name}：`]).find((prefix) => reason.startsWith(prefix));
+  return prefix ? reason.slice(prefix.length) : reason;
 }
 
 /** Return a message of the API in the user's language, as far as it is known. */
 export function readable(message: string): string {
+  const [, limit, maximum] = REACHED_LIMIT.exec(message) ?? [];
+  const name = limit && translateIfKnown(`limit.${limit}`);
+  if (name) return t("failure.limit", { name, maximum: Number(maximum) });
   return localization.language === "zh" ? translateReason(message) : plainReason(message);
 }
 

@@ -104,6 +104,7 @@ export function formatDuration(seconds: number): string {
 
 /** Format how long before `now` a moment (ms) was. */
 export function formatAgo(at: number, now: number): string {
+  if (now - at < 1_000) return t("time.now");
   const format = new Intl.RelativeTimeFormat(localization.locale, { numeric: "auto" });
   const [unit, length] = UNITS.find(([, ms]) => now - at >= ms) ?? ["second", 1_000];
   return format.format(-Math.floor(Math.max(0, now - at) / length), unit);

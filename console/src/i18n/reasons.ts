@@ -73,6 +73,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["is not a URL: {}", "不是有效的 URL：{0}"],
   ["{} is empty", "{0} 为空"],
   ["must be 1 to 64 letters, digits, {}, the first a letter or digit", "必须是 1 至 64 个字母、数字、{0}，且以字母或数字开头"],
+  ["must be 1 to 64 letters, digits, '_' or '-'", "必须是 1 至 64 个字母、数字、“_”或“-”"],
   ["must be 1 to 64 letters, digits, {}", "必须是 1 至 64 个字母、数字、{0}"],
   ["is one of several nodes without incoming edges; a flow has exactly one entry", "有多个节点没有上游连线；流程只能有一个入口"],
   ["has no incoming edge and is not an entry; connect or remove it", "没有上游连线且不是入口；请连接或删除该节点"],
@@ -81,6 +82,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["is on or behind a cycle; remove an edge of the cycle", "位于循环之中或之后；请删除循环中的一条连线"],
   ["must not be empty; add an entry node", "不能为空；请添加入口节点"],
   ["{}: a device with the SN {} exists already", "{0}：SN 为 {1} 的设备已存在"],
+  ["a device with the SN {} exists already", "SN 为 {0} 的设备已存在"],
   ["a group with the name {} exists already", "名为 {0} 的分组已存在"],
   ["a dashboard {} exists already", "仪表板 {0} 已存在"],
   ["access key {} exists already", "access key {0} 已存在"],
@@ -105,8 +107,8 @@ const CHINESE: [reason: string, translation: string][] = [
   ["the body is larger than the limit", "请求内容超过上限"],
   ["this operation is for super-admins", "此操作仅限超级管理员"],
   ["the user does not have permission", "您没有此操作的权限"],
-  ["the user does not have data permission", "您没有访问此数据的权限"],
-  ["user does not have data permission", "您没有访问此数据的权限"],
+  ["the user does not have data permission", "您没有访问此数据的权限，请联系超级管理员授权"],
+  ["user does not have data permission", "您没有访问此数据的权限，请联系超级管理员授权"],
   ["this user has no grants; ask a super-admin for access", "您没有任何授权，请联系超级管理员"],
   ["this user may not create or edit flows", "您没有创建或编辑流程的权限"],
   ["the user has no grant for any device or entity", "您没有任何设备或实体的授权"],
@@ -122,6 +124,10 @@ const CHINESE: [reason: string, translation: string][] = [
   ["a role has this name already", "已有同名的角色"],
   ["another user has this email address", "已有用户使用此邮箱"],
   ["another application has the name `{}`", "已有名为 `{0}` 的应用"],
+  ["{} does not appear to be an IPv4 or IPv6 network", "{0} 不是 IP 地址或网段"],
+  ["{} has host bits set", "{0} 的地址不是网段的起始地址"],
+  ["{} has a zone, which is valid only on one host", "{0} 含有区域标识，只在单台主机上有效"],
+  ["entity {} value must be in [{}, {}]", "必须在 {1} 到 {2} 之间"],
   ["must be an email address", "必须是邮箱地址"],
   ["you cannot {} yourself", "不能对自己执行此操作"],
   ["the super-admin role cannot be renamed", "超级管理员角色不能重命名"],
@@ -157,6 +163,16 @@ const CHINESE: [reason: string, translation: string][] = [
   ["entity {} not found", "找不到实体 {0}"],
   ["there is no import {}", "导入 {0} 不存在"],
   ["only the user who imported directly connected devices gets their keys", "只有导入直连设备的用户才能获取其密钥"],
+  ["there is no column {} (read as {}); the columns are {}", "没有名为 {0} 的列（按 {1}读取）。可用的列：{2}"],
+  ["there is no column {}; the columns are {}", "没有名为 {0} 的列。可用的列：{1}"],
+  ["the column {} is duplicate (read as {}); the columns are {}", "列 {0} 重复（按 {1}读取）。可用的列：{2}"],
+  ["the column {} is duplicate; the columns are {}", "列 {0} 重复。可用的列：{1}"],
+  ["the column {} is missing (read as {}); the columns are {}", "缺少列 {0}（按 {1}读取）。可用的列：{2}"],
+  ["the column {} is missing; the columns are {}", "缺少列 {0}。可用的列：{1}"],
+  ["CSV in {}, divided by {}", "{0} 编码、以{1}分隔的 CSV "],
+  ["commas", "逗号"],
+  ["semicolons", "分号"],
+  ["tabs", "制表符"],
   ["is the same device as row {}", "与第 {0} 行是同一设备"],
   ["cannot be read: it is damaged, or unpacks to more than is allowed", "无法读取：文件已损坏，或解压后超过上限"],
   ["has no sheet whose first row names a column; its sheets are {}", "没有首行为列名的工作表；现有工作表：{0}"],
@@ -365,7 +381,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["must be ASCII", "必须是 ASCII 文本"],
   ["alarm rule {} does not exist", "告警规则 {0} 不存在"],
   ["the integration {} does not exist", "集成 {0} 不存在"],
-  ["the canvas {} does not exist", "画布 {0} 不存在"],
+  ["the canvas {} does not exist", "仪表板 {0} 不存在"],
   ["the picture {} does not exist", "图片 {0} 不存在"],
   ["flow {} does not exist", "流程 {0} 不存在"],
   ["run {} does not exist", "运行记录 {0} 不存在"],
@@ -536,7 +552,21 @@ const CHINESE: [reason: string, translation: string][] = [
   ["an object", "对象"],
 ];
 
-const PATTERNS = CHINESE.map(([reason, translation]) => {
+/** Formats that reasons state as regular expressions, in English and Chinese. */
+const FORMATS: Record<string, [english: string, chinese: string]> = {
+  "\\S": ["must not be blank", "不能为空白"],
+  "^[^\\x00-\\x1f\\x7f]*[^\\x00-\\x20\\x7f][^\\x00-\\x1f\\x7f]*$": ["must not be blank or have control characters", "不能为空白，也不能包含控制字符"],
+  "^[^\\x00-\\x1f\\x7f]*$": ["must not have control characters", "不能包含控制字符"],
+  "^[A-Za-z0-9_-]{1,64}$": ["must be 1 to 64 letters, digits, _ and -", "必须是 1 至 64 个字母、数字、_ 或 -"],
+  "^[A-Za-z0-9_@#\\-/\\[\\]][A-Za-z0-9_@#$\\-/\\[\\]]*$": ["must have only letters, digits and _ - @ # $ / [ ], and must not begin with $", "只能包含字母、数字和 _ - @ # $ / [ ]，且不能以 $ 开头"],
+  "^[A-Za-z0-9_@#/\\-]+(\\.[A-Za-z0-9_@#/\\-]+)*$": ["must have only letters, digits and _ - @ # /, with dots between members", "只能包含字母、数字和 _ - @ # /，成员之间用点号分隔"],
+  "^[#A-Za-z0-9(),.% ]+$": ["must be a color such as #0b6b63", "必须是颜色，例如 #0b6b63"],
+  "^[^<>:\"/\\\\|?*\\x00-\\x1f\\x7f]+$": ["must not have control characters or any of < > : \" / \\ | ? *", "不能包含控制字符或以下字符：< > : \" / \\ | ? *"],
+};
+
+const FORMAT_PATTERNS = Object.entries(FORMATS).map(([format, [, chinese]]): [string, string] => [`must match ${format}`, chinese]);
+
+const PATTERNS = [...FORMAT_PATTERNS, ...CHINESE].map(([reason, translation]) => {
   const parts = reason.split("{}").map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   return { pattern: new RegExp(`^${parts.join("(.+?)")}$`), translation };
 });
@@ -574,6 +604,8 @@ const PLAIN: Record<string, string> = {
   "must be EQ or NE for a threshold that is not a number": "must be = or ≠ for a threshold that is not a number",
   "requires the comparison GT, GTE, LT or LTE": "requires the comparison >, ≥, < or ≤",
   "old password is not correct": "current password is not correct",
+  "the user does not have data permission": "you have no access to this data; ask a super-admin to grant it",
+  "user does not have data permission": "you have no access to this data; ask a super-admin to grant it",
   "the tenant has no mail server; add its SMTP credential": "the tenant has no mail server; add a mail server under Credentials",
 };
 
@@ -581,6 +613,11 @@ const PLAIN: Record<string, string> = {
 export function plainReason(reason: string): string {
   if (PLAIN[reason]) return PLAIN[reason];
   return reason
+    .replace(/\bmust match (.+)$/s, (unknown, format: string) => FORMATS[format]?.[0] ?? unknown)
+    .replace(/^(.+) does not appear to be an IPv4 or IPv6 network$/, "$1 is not an IP address or network")
+    .replace(/^(.+) has host bits set$/, "$1 is not the first address of its network")
+    .replace(/^entity .+ value must be in \[(.+), (.+)\]$/, "must be from $1 to $2")
+    .replace(/^the canvas (.+) does not exist$/, "the dashboard $1 does not exist")
     .replace(/\bmust be (DOUBLE|LONG|BOOLEAN)\b/g, (_, type: keyof typeof TYPES) => `must be ${TYPES[type]}`)
     .replace(/\b(entity_data|device|dashboard|workflow)\.edit\b/g, (_, page: keyof typeof PAGES) => `${PAGES[page]} – Edit`);
 }

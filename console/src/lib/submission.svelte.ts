@@ -1,6 +1,11 @@
 /** The submission of a form: its progress and the errors of the platform by field. */
 import { Failure } from "../api/client";
 
+/** Return whether an error belongs to a field or to a part of its value. */
+function isWithin(fault: string, field: string): boolean {
+  return fault === field || fault.startsWith(`${field}.`) || fault.startsWith(`${field}[`);
+}
+
 export class Submission {
   busy = $state(false);
   error = $state.raw<unknown>(null);
@@ -11,12 +16,17 @@ export class Submission {
     return this.error.faults.find((fault) => fault.field === field)?.reason;
   }
 
+  /** Return the error of a field or of a part of its value, such as an entry of a list. */
+  faultWithin(field: string): string | undefined {
+    if (!(this.error instanceof Failure)) return undefined;
+    return this.fault(field) ?? this.error.faults.find((fault) => isWithin(fault.field, field))?.reason;
+  }
+
   /** Return an error that is not shown at one of these fields, for the place above the buttons. */
   rest(fields: string[]): unknown {
     const { error } = this;
     if (!(error instanceof Failure) || !error.faults.length) return error;
-    const inside = (fault: string) => fields.some((field) => fault === field || fault.startsWith(`${field}.`) || fault.startsWith(`${field}[`));
-    return error.faults.every((fault) => inside(fault.field)) ? null : error;
+    return error.faults.every((fault) => fields.some((field) => isWithin(fault.field, field))) ? null : error;
   }
 
   /** Run `work`; true when it did not fail. A second call while one runs does nothing. */

@@ -26,6 +26,7 @@ export const en = {
   "people.password.done": "The password of {name} was reset.",
   "roles.add": "Add role",
   "roles.integrations": "Integrations",
+  "roles.all-integrations": "All",
   "roles.permissions": "Permissions",
   "roles.grants": "Grants",
   "roles.all": "Users with this role have full access to the tenant. This role cannot be changed.",

@@ -28,6 +28,7 @@ export const zh: Record<keyof typeof en, string> = {
   "people.password.done": "已重置 {name} 的密码。",
   "roles.add": "添加角色",
   "roles.integrations": "集成",
+  "roles.all-integrations": "全部",
   "roles.permissions": "权限",
   "roles.grants": "授权",
   "roles.all": "拥有此角色的用户可访问租户内的全部内容。此角色不可修改。",

@@ -21,7 +21,7 @@ export const en = {
   "system.doctor": "Checks on the server",
   "system.doctor.text": "To find the cause of a problem, and to check databases, disks, clocks, certificates and each replica, run on the server:",
   "limits.title": "Limits and usage",
-  "limits.text": "The limits of this tenant and its current usage. The operator of the platform can change the limits. Rows that end with “each” limit a single user, application or device, and show your own usage.",
+  "limits.text": "The limits of this tenant and its current usage. The operator of the platform can change the limits. Rows that end with “each” apply to each user, application or device, and show your own usage. “–” means that the usage is not counted here.",
   "limits.purged": "{events} {events|event was|events were} deleted before {events|it|they} expired, most recently on {at}, because this tenant exceeded its share of {share}. Programs that read events late did not receive {events|it|them}.",
   "limits.name": "Resource",
   "limits.used": "Current usage",

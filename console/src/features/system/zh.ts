@@ -23,7 +23,7 @@ export const zh: Record<keyof typeof en, string> = {
   "system.doctor": "在服务器上检查",
   "system.doctor.text": "要查找问题的原因，并检查数据库、磁盘、时钟、证书和各副本，请在服务器上运行：",
   "limits.title": "限额与用量",
-  "limits.text": "本租户的限额和当前用量。平台运维人员可以修改限额。以“（单个）”结尾的行限制单个用户、应用或设备，显示的是您自己的用量。",
+  "limits.text": "本租户的限额和当前用量。平台运维人员可以修改限额。以“（单个）”结尾的行适用于每个用户、应用或设备，显示的是您自己的用量。“–”表示此处不统计用量。",
   "limits.purged": "本租户有 {events} 个事件因超出 {share}的份额而在过期前被删除（最近一次：{at}）。读取较晚的程序未收到这些事件。",
   "limits.name": "资源",
   "limits.used": "当前用量",
