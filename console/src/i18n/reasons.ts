@@ -111,7 +111,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["user does not have data permission", "您没有访问此数据的权限，请联系超级管理员授权"],
   ["this user has no grants; ask a super-admin for access", "您没有任何授权，请联系超级管理员"],
   ["this user may not create or edit flows", "您没有创建或编辑流程的权限"],
-  ["the user has no grant for any device or entity", "您没有任何设备或实体的授权"],
+  ["the user has no grant for any device or entity", "您没有任何设备或实体的授权，请联系超级管理员"],
   ["the session has ended; log in again", "会话已结束，请重新登录"],
   ["too many failed logins; try again later", "登录失败次数过多，请稍后重试"],
   ["more than {} requests per second by this {}", "请求过于频繁（每秒超过 {0} 次），请稍后重试"],
@@ -605,6 +605,8 @@ const PLAIN: Record<string, string> = {
   "requires the comparison GT, GTE, LT or LTE": "requires the comparison >, ≥, < or ≤",
   "old password is not correct": "current password is not correct",
   "the user does not have data permission": "you have no access to this data; ask a super-admin to grant it",
+  "the user has no grant for any device or entity": "you have no grant for any device or entity; ask a super-admin for access",
+  "this user has no grants; ask a super-admin for access": "you have no grants; ask a super-admin for access",
   "user does not have data permission": "you have no access to this data; ask a super-admin to grant it",
   "the tenant has no mail server; add its SMTP credential": "the tenant has no mail server; add a mail server under Credentials",
 };

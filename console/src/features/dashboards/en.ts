@@ -16,6 +16,7 @@ export const en = {
   "boards.delete.text": "Its widgets and additional canvases are deleted for all users. This cannot be undone.",
   "boards.none": "No dashboards yet",
   "boards.none.text": "A dashboard shows live values on one page and can control devices. Create one to begin.",
+  "boards.none.denied": "You have no access to dashboards",
   "boards.none.match": "No dashboards match",
   "boards.empty": "No widgets yet",
   "boards.empty.text": "Add widgets such as a value, a chart, a switch or a text.",

@@ -18,6 +18,7 @@ export const zh: Record<keyof typeof en, string> = {
   "boards.delete.text": "其组件和附加画布将对所有用户一并删除。此操作无法撤销。",
   "boards.none": "还没有仪表板",
   "boards.none.text": "仪表板在一个页面上实时显示数值，并可控制设备。请新建一个仪表板。",
+  "boards.none.denied": "您没有可访问的仪表板",
   "boards.none.match": "没有符合条件的仪表板",
   "boards.empty": "还没有组件",
   "boards.empty.text": "请添加数值、图表、开关或文本等组件。",

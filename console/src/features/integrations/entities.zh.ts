@@ -74,7 +74,7 @@ export const members: Record<string, [description: string, choices?: Record<stri
   client_secret: ["应用的密钥，不会显示。留空则保留当前密钥。修改基础 URL 或客户端 ID 后须重新输入"],
   scheduled: ["自动同步"],
   "scheduled.enabled": ["是否自动同步"],
-  "scheduled.period": ["两次同步之间的时间"],
+  "scheduled.period": ["两次同步的间隔秒数，30 至 86400"],
   sync_status: ["最近一次同步的状态", { running: "进行中", done: "已完成", failed: "失败" }],
   last_sync: ["最近一次同步的结束时间（UTC）"],
   synced_devices: ["最近一次同步的设备数"],

@@ -6,6 +6,8 @@ export const en = {
   "start.newest": "Recently added",
   "start.none": "No devices yet",
   "start.none.text": "Connect your own device, or add a simulated device.",
+  "start.none.denied": "You have no access to devices",
+  "start.none.denied.text": "You see what your roles grant. Ask a super-admin for access.",
   "start.next": "Next steps",
   "start.next.connect": "Connect a device",
   "start.next.connect.text": "Get a key and ready-made commands, then watch the first report arrive",

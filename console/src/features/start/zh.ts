@@ -8,6 +8,8 @@ export const zh: Record<keyof typeof en, string> = {
   "start.newest": "最近添加",
   "start.none": "还没有设备",
   "start.none.text": "连接您自己的设备，或添加模拟设备。",
+  "start.none.denied": "您没有可访问的设备",
+  "start.none.denied.text": "您只能看到您的角色可访问的内容。请联系超级管理员授权。",
   "start.next": "下一步",
   "start.next.connect": "连接设备",
   "start.next.connect.text": "获取密钥和现成的命令，然后查看首次上报",
