@@ -86,7 +86,10 @@ async def test_a_role_shows_one_device_and_sessions_end(
 async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     platform: Platform, admin: Console, hall: Hall
 ) -> None:
-    """Nothing is added until the sheet is mended; who claimed and why is seen."""
+    """Nothing is added until the sheet is mended; who claimed and why is seen.
+
+    Fields of a condition and of a list say what is wrong with them.
+    """
     good, bad = new_sn(), new_sn()
     head = "Name,SN,Model,Latitude,Longitude\n"
     rule = {
@@ -115,6 +118,7 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
         sheet=f"{head}Good,{good},{MODEL},1,1\nBad,{bad},{MODEL},north,1\n",
         mended=f"{head}Good,{good},{MODEL},1,1\nBad,{bad},{MODEL},2,1\n",
         device=device,
+        rule=rule["name"],
         note=new_name("looked at"),
     )
 
@@ -123,6 +127,10 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     assert cell.startswith("north ")
     assert found["file"].endswith(".csv")
     assert found["claimed"].startswith("Claimed by ")
+    assert found["faults"] == [
+        "must be = or ≠ for a threshold that is not a number",
+        "'300.1.1.1' is not an IP address or network",
+    ]
     assert found["selection"] == {
         "during": True,
         "cancelled": True,

@@ -1,7 +1,7 @@
 // A user imports a sheet with a fault, sees the fault in its cell and corrects it. Then the user claims an alarm.
 import { journey, typeInto } from "./page.mjs";
 
-await journey(async ({ page, given, look, signIn }) => {
+await journey(async ({ page, given, look, signIn, problems }) => {
   const { baseUrl, sheet, mended, device, note } = given;
   await signIn();
 
@@ -40,6 +40,7 @@ await journey(async ({ page, given, look, signIn }) => {
   const claimed = await page.getByText(/^Claimed by/).textContent();
   await look("alarms-claimed");
 
+  const faults = await rejectForms(page, given, problems);
   const selection = await selectAll(page, baseUrl);
 
   await page.keyboard.press("Control+k");
@@ -49,8 +50,31 @@ await journey(async ({ page, given, look, signIn }) => {
   await look("palette");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: device }).waitFor();
-  return { number, faulty: faulty.map((text) => text.trim().replace(/\s+/g, " ")), file: download.suggestedFilename(), claimed, selection };
+  return { number, faulty: faulty.map((text) => text.trim().replace(/\s+/g, " ")), file: download.suggestedFilename(), claimed, faults, selection };
 });
+
+/** Send a rule and an application with a wrong part of a value; what the fields say. */
+async function rejectForms(page, { baseUrl, rule }, problems) {
+  const dialog = page.getByRole("dialog");
+  await page.goto(`${baseUrl}/#/alarms/rules?keyword=${encodeURIComponent(rule)}`);
+  await page.getByRole("button", { name: `Edit ${rule}` }).click();
+  await dialog.getByLabel("Value type").selectOption("text");
+  await dialog.getByRole("button", { name: "Save" }).click();
+  const faults = [await dialog.getByRole("alert").textContent()];
+  await page.goto(`${baseUrl}/#/applications`);
+  await page.getByRole("button", { name: "Discard changes" }).click();
+  await page.getByRole("button", { name: "Add application" }).click();
+  await typeInto(dialog.getByLabel("Name"), "Wrong address");
+  await typeInto(dialog.getByLabel("Allowed addresses"), "300.1.1.1");
+  await dialog.getByRole("button", { name: "Add application" }).click();
+  faults.push(await dialog.getByRole("alert").textContent());
+  await page.goto(`${baseUrl}/#/alarms`);
+  await page.getByRole("button", { name: "Discard changes" }).click();
+  await page.getByRole("heading", { name: "Alarms" }).waitFor();
+  // The browser logs each 400.
+  problems.splice(0, problems.length, ...problems.filter((problem) => !problem.includes(" 400 ")));
+  return faults;
+}
 
 /** Select 1,200 devices that are made up: actions wait for all of them, and a change of the filters selects none. */
 async function selectAll(page, baseUrl) {
