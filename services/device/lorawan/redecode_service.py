@@ -23,6 +23,7 @@ from services.device.lorawan.schemas import (
 )
 from services.device.telemetry.partitions import history_key
 from services.device.things.device_queries import DeviceQueries
+from services.device.things.directory import GrantedDevices
 from services.device.things.errors import codec_not_found
 from services.device.things.product_store import ProductStore, product_id
 
@@ -203,10 +204,17 @@ def _due_query(settled_ms: int) -> Document:
 class RedecodeService:
     """Operations on re-decode jobs, which a background worker runs."""
 
-    def __init__(self, store: RedecodeStore, products: ProductStore, lists: DeviceQueries) -> None:
+    def __init__(
+        self,
+        store: RedecodeStore,
+        products: ProductStore,
+        lists: DeviceQueries,
+        granted: GrantedDevices,
+    ) -> None:
         self._store = store
         self._products = products
         self._lists = lists
+        self._granted = granted
 
     async def begin(
         self, principal: Principal, model: str, body: StartRedecode
@@ -247,9 +255,17 @@ class RedecodeService:
         return job
 
     async def find_last(self, principal: Principal, model: str) -> RedecodeProgress | None:
-        """Return the last job of a product, or None; raise `NotFound` for no product."""
+        """Return the last job of a product, or None; raise `NotFound` for no product.
+
+        Differences of devices that the caller may not see are left out.
+        """
         await self._products.get(principal.tenant, model)
-        return await self._store.find(principal.tenant, model)
+        job = await self._store.find(principal.tenant, model)
+        if job is not None and job.differences:
+            ids = sorted({difference.device for difference in job.differences})
+            visible = await self._granted.filter_visible(principal, ids)
+            job.differences = [each for each in job.differences if each.device in visible]
+        return job
 
     async def stop(self, principal: Principal, model: str) -> RedecodeProgress:
         """Stop the job of a product; finished devices keep their new history."""

@@ -265,7 +265,7 @@ class RedecodeProgress(msgspec.Struct, omit_defaults=True, kw_only=True):
     told: int = 0
     """Number of reports that were published again."""
     differences: list[RedecodeDifference] = []
-    """The first differences."""
+    """The first differences, without those of devices that the caller may not see."""
     started: int
     """Time of the start in milliseconds since 1970-01-01 UTC."""
     ended: int | None = None

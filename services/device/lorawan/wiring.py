@@ -161,7 +161,7 @@ def wire_lorawan(
     )
     handlers = LorawanHandlers(
         codec_service=codecs.service,
-        redecodes=RedecodeService(redecodes, products, devices.queries),
+        redecodes=RedecodeService(redecodes, products, devices.queries, things.granted_devices),
         frames=FrameService(frames, telemetry.partitions, directory),
         gaps=GapService(frames, gaps),
         key_ranges=telemetry.key_ranges,

@@ -206,7 +206,7 @@ def _build_stored_thing(stored: StoredThing) -> Thing:
 
 
 class GrantedDevices:
-    """Finds devices that a user may see."""
+    """Finds devices that a caller may see."""
 
     def __init__(self, store: DeviceStore, grants: GrantReader) -> None:
         self._store = store
@@ -225,6 +225,19 @@ class GrantedDevices:
         if device is None or not grants.allows_device(device_id, device.integration, device.group):
             raise device_not_visible(device_id)
         return device
+
+    async def filter_visible(self, principal: Principal, ids: Sequence[int]) -> set[int]:
+        """Return those of `ids` that the application owns, or that the user may see."""
+        if principal.kind is PrincipalKind.APPLICATION:
+            application = require_application(principal)
+            owned = await self._store.find_all(principal.tenant, ids, application)
+            return {device.id for device in owned}
+        grants = await self._grants.read(principal)
+        return {
+            device.id
+            for device in await self._store.find_all(principal.tenant, ids)
+            if grants.allows_device(device.id, device.integration, device.group)
+        }
 
 
 def device_not_visible(device_id: int) -> NotFound:
