@@ -19,14 +19,14 @@ PARTLY = DecodeResult({"interval": 1}, [], [Fault("battery", "is no number")])
 def test_equal_frames_get_the_new_versions_in_one_update() -> None:
     """So they are not decoded again; a frame with a new fault gets an update of its own."""
     changes = HistoryChanges(thing(), "versions")
-    changes.add_plain_frames([({"_id": b"1"}, ACCEPTED), ({"_id": b"2"}, PARTLY)])
+    changes.add_frames_to_overwrite([({"_id": b"1"}, ACCEPTED), ({"_id": b"2"}, PARTLY)])
     changes.add_frame_update(b"3", ACCEPTED, set(), same=True)
     faulty, equal = changes.frame_updates()
     assert faulty._filter == {"_id": b"2"}
     assert faulty._doc["$set"] == {"c": "versions", "w": PARTLY.rejection_reason}
     assert equal._filter["_id"]["$in"] == [b"1", b"3"]
     assert equal._doc == {"$set": {"c": "versions"}}
-    assert changes.assumed == {b"1": {"interval": 1}, b"2": {"interval": 1}}
+    assert changes.overwritten == {b"1": {"interval": 1}, b"2": {"interval": 1}}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_equal_frames_get_the_new_versions_in_one_update() -> None:
         ({"w": "a fault"}, ACCEPTED, False),
     ],
 )
-def test_only_frames_with_one_record_are_written_unread(
+def test_only_frames_with_one_record_are_overwritten_without_reading(
     row: dict[str, Any], result: DecodeResult, plain: bool
 ) -> None:
     """Past readings and faults that are stored must be compared first."""

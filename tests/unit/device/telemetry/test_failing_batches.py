@@ -67,7 +67,7 @@ async def test_only_the_failures_of_the_last_messages_are_counted(
     ingest: FailingIngest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message that failed first begins again."""
-    monkeypatch.setattr("services.device.telemetry.ingest.MAX_FAILED_MESSAGES", 1)
+    monkeypatch.setattr("services.device.telemetry.ingest.FAILURE_CACHE_SIZE", 1)
     first, last = [report(3, SN)], [report(6, SN)]
     for batch in (first, first, last, last):
         with pytest.raises(ValueError, match="bad value"):
