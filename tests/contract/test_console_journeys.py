@@ -138,6 +138,7 @@ async def test_faults_of_a_sheet_are_in_its_cells_and_an_alarm_is_claimed(
     }
 
 
+@pytest.mark.slow
 async def test_texts_of_the_platform_are_read_in_chinese(
     platform: Platform, admin: Console, hall: Hall
 ) -> None:

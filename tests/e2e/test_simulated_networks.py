@@ -47,7 +47,7 @@ from tests.integration.management.networks.conftest import (
 pytestmark = pytest.mark.xdist_group("platform")
 
 KINDS = ("chirpstack", "tts")
-FEW = ("am102", "ws523")
+FEW = ("ws523",)
 TEMPLATES = Path(__file__).with_name("templates.zip")
 """Thirty of https://github.com/Milesight-IoT/beaver-iot-blueprint, with their license (MIT)."""
 OTHERS = os.environ.get("TEMPLATES", "")
