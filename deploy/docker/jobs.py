@@ -78,7 +78,7 @@ TLS_ADDRESSES = replace(
 """Addresses of the parts with docker-compose.tls.yml."""
 TLS_VARIABLE = "THINGWAY_TLS"
 """Environment variable that docker-compose.tls.yml sets."""
-DEFAULT_PUBLIC_ADDRESSES = {
+DEFAULT_PUBLIC_URL_BY_VARIABLE = {
     "THINGWAY_PUBLIC_URL": "http://127.0.0.1:8080",
     "THINGWAY_PUBLIC_MQTT_URL": "mqtt://127.0.0.1:1883",
     "THINGWAY_PUBLIC_NATS_URL": "nats://127.0.0.1:4222",
@@ -190,7 +190,7 @@ def mongo_setup() -> int:
 def public_addresses(environ: Mapping[str, str]) -> Addresses:
     """Return the addresses for clients outside the containers."""
     http, mqtt, nats = (
-        environ.get(name) or default for name, default in DEFAULT_PUBLIC_ADDRESSES.items()
+        environ.get(name) or default for name, default in DEFAULT_PUBLIC_URL_BY_VARIABLE.items()
     )
     return Addresses(http, mqtt, nats)
 

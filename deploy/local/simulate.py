@@ -32,7 +32,8 @@ from libs.common.tls import parse_mqtt_urls
 
 KEYS_FILE_NAME = "simulated.json"
 _CONCURRENT_REQUESTS = 8
-_DEVICES_PER_SAVE = 100
+_DEVICES_CREATED_PER_SAVE = 100
+"""Devices that are created between two writes of the file of keys."""
 
 
 async def ensure_devices(
@@ -49,8 +50,8 @@ async def ensure_devices(
     if missing:
         model = read_demo_product()["model"]
         try:
-            for start in range(0, len(missing), _DEVICES_PER_SAVE):
-                batch = missing[start : start + _DEVICES_PER_SAVE]
+            for start in range(0, len(missing), _DEVICES_CREATED_PER_SAVE):
+                batch = missing[start : start + _DEVICES_CREATED_PER_SAVE]
                 await _create_devices(api, model, batch, keys)
                 _save_keys(directory, keys)
                 created(len(keys))

@@ -24,7 +24,9 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _UTF8 = "utf-8"
-_READ_AS_UTF8 = frozenset({"ascii", "idna", "punycode", "unicode_escape", "raw_unicode_escape"})
+_CODECS_READ_AS_UTF8 = frozenset(
+    {"ascii", "idna", "punycode", "unicode_escape", "raw_unicode_escape"}
+)
 """ASCII, a subset of UTF-8, and codecs of Python that are no charsets of documents."""
 
 
@@ -62,7 +64,7 @@ def _charset(body: bytes, content_type: str) -> str:
         b"a".decode(name, errors="replace")  # LookupError for codecs of bytes such as `hex`
     except (LookupError, ValueError):
         return _UTF8
-    return _UTF8 if name in _READ_AS_UTF8 else name
+    return _UTF8 if name in _CODECS_READ_AS_UTF8 else name
 
 
 def _parsed(content_type: str) -> Message:

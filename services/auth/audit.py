@@ -123,7 +123,7 @@ _QUERY_FIELD_BY_FILTER = {
     "address": "address",
     "request_id": "requestId",
 }
-_SORT_FIELD_BY_COLUMN = {
+SORT_FIELD_BY_COLUMN = {
     "created_at": "at",
     "action": "action",
     "actor_name": "actor.name",
@@ -152,7 +152,7 @@ class AuditStore:
         """Return one page of a tenant's entries and the number of all matches."""
         query, order = (
             _build_query(tenant, request),
-            request.order(_SORT_FIELD_BY_COLUMN, _NEWEST_FIRST),
+            request.order(SORT_FIELD_BY_COLUMN, _NEWEST_FIRST),
         )
         skip = (request.number - 1) * request.size
         rows, total = await find_page(self._audit, query, order, skip, request.size)

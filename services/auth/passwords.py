@@ -56,7 +56,7 @@ class PasswordHasherPool:
 
     def __init__(self, threads: int = 0) -> None:
         self.threads = threads or max(1, (os.cpu_count() or 1) // 2)
-        self._pool = ThreadPoolExecutor(self.threads, "argon2", initializer=_lower_priority)
+        self._pool = ThreadPoolExecutor(self.threads, "argon2", initializer=_lower_thread_priority)
         self._new = FairScheduler(
             "new passwords", self.threads, items=MAX_WAITING_HASHES_PER_TENANT
         )
@@ -106,7 +106,7 @@ class PasswordHasherPool:
             raise
 
 
-def _lower_priority() -> None:
+def _lower_thread_priority() -> None:
     """Lower the priority of this thread. Linux has a priority per thread."""
     if sys.platform == "linux":
         thread = threading.get_native_id()

@@ -227,7 +227,7 @@ class IntegrationRegistry:
         ]
 
 
-SORT_COLUMNS = {name: name for name in ("id", "name", "device_count", "entity_count")}
+SORT_FIELD_BY_COLUMN = {name: name for name in ("id", "name", "device_count", "entity_count")}
 """Properties by which a search can be sorted."""
 _ZERO_COUNTS = DeviceCount(devices=0, entities=0)
 
@@ -246,7 +246,7 @@ class IntegrationService:
         self, user: Principal, request: SearchIntegrations
     ) -> list[IntegrationResponse] | Page[IntegrationResponse]:
         """Return the running integrations that the user sees, or the requested page."""
-        order = request.order(SORT_COLUMNS, [("id", 1)])
+        order = request.order(SORT_FIELD_BY_COLUMN, [("id", 1)])
         grants = await self._grants.read(user)
         integrations = [
             manifest
@@ -261,7 +261,7 @@ class IntegrationService:
             for entry in integrations
         ]
         for column, direction in reversed(order):
-            if column in SORT_COLUMNS:
+            if column in SORT_FIELD_BY_COLUMN:
                 responses.sort(key=attrgetter(column), reverse=direction < 0)
         return request.select_page(responses)
 

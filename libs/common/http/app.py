@@ -36,7 +36,7 @@ from libs.common.http.middleware import ConcurrencyLimits, RequestContext
 from libs.common.http.request import (
     REQUEST_SCOPES,
     assign_request_id,
-    normalize_method,
+    replace_head_and_options,
     request_caller,
     request_principal,
 )
@@ -76,7 +76,7 @@ class HttpApplication(Litestar):
                 cast("Scope", scope)
             )  # here, because unknown paths and methods need an id too
         if scope["type"] == ScopeType.HTTP:
-            scope = normalize_method(cast("HTTPScope", scope))
+            scope = replace_head_and_options(cast("HTTPScope", scope))
         await super().__call__(scope, receive, send)
 
 

@@ -41,7 +41,7 @@ IS_OPTIONS_KEY = "thingway.asks-methods"
 NO_BODY_KEY = "thingway.bodiless"
 
 
-def normalize_method(scope: HTTPScope) -> HTTPScope:
+def replace_head_and_options(scope: HTTPScope) -> HTTPScope:
     """Return the request for handlers: HEAD becomes GET, whose body the server omits.
 
     OPTIONS becomes TRACE, which no path supports: the error lists the supported methods, and

@@ -121,9 +121,10 @@ class Integrations:
         )
 
     async def list_summaries(self) -> Mapping[str, IntegrationSummary]:
-        """Return the listed integrations; the last known if `management` is unavailable.
+        """Return a summary of every known integration by id.
 
-        Devices of a stopped integration can be deleted, even if it does not support this.
+        Returns the last known integrations if `management` is unavailable. A stopped integration is
+        `deletable`, even if it does not support this: its devices are deleted without it.
         """
         try:
             integrations_by_id = await self.list_all()

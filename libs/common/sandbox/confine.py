@@ -39,7 +39,7 @@ _SYSTEM_CALLS: dict[str, tuple[int, frozenset[int]]] = {
     ),
 }
 """The architecture in seccomp, and the numbers of the permitted system calls."""
-_SETITIMER = {"x86_64": 38, "aarch64": 103}
+_SETITIMER_NUMBER_BY_MACHINE = {"x86_64": 38, "aarch64": 103}
 
 
 class _Program(ctypes.Structure):
@@ -97,7 +97,7 @@ def _allow_only_computing(*, timer: bool) -> None:
         return
     architecture, allowed = system_calls
     if timer:
-        allowed |= {_SETITIMER[machine]}
+        allowed |= {_SETITIMER_NUMBER_BY_MACHINE[machine]}
     code = _build_filter(architecture, sorted(allowed))
     program = _Program(len(code) // 8, code)
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)

@@ -18,7 +18,7 @@ from libs.common.things import MAX_MEMBER_NUMBER, entity_id
 
 GRANTS_PER_PAGE = 1000
 """Grants per page of a sweep."""
-_SORT_FIELD_BY_COLUMN = {"id": "id", "resource_id": "id", "resource_type": "type"}
+SORT_FIELD_BY_COLUMN = {"id": "id", "resource_id": "id", "resource_type": "type"}
 """Stored field by the name of a sortable column."""
 _IDS_BY_TYPE_STAGE = {"$group": {"_id": "$type", "ids": {"$push": "$id"}}}
 """Aggregation stage with one row per type: 10,000 grants take 12 ms this way, 50 ms as single rows.
@@ -49,7 +49,7 @@ class GrantStore:
         if kind is not None:
             query["type"] = kind.value
         rows, total = await find_page(
-            self._grants, query, request.order(_SORT_FIELD_BY_COLUMN), request.skip, request.limit
+            self._grants, query, request.order(SORT_FIELD_BY_COLUMN), request.skip, request.limit
         )
         return msgspec.convert(rows, list[Resource]), total
 

@@ -180,7 +180,7 @@ SUPER_ADMIN_ROLE_NAME = "super_admin"
 """Name of the role whose users have all permissions."""
 INITIAL_SUPER_ADMIN_ROLE_ID = 1
 """The id of the role `super_admin` in the default tenant."""
-_SORT_FIELD_BY_COLUMN = {
+SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "role_id": "_id",
     "name": "name",
@@ -241,7 +241,7 @@ class RoleStore:
         if keyword:
             query["name"] = build_text_condition(keyword)
         rows, total = await find_page(
-            self._roles, query, request.order(_SORT_FIELD_BY_COLUMN), request.skip, request.limit
+            self._roles, query, request.order(SORT_FIELD_BY_COLUMN), request.skip, request.limit
         )
         return msgspec.convert(rows, list[Role]), total
 

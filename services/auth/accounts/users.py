@@ -25,7 +25,7 @@ from services.auth.audit import AuditTarget
 ID_BLOCK_SIZE = 10
 """Ids allocated at a time. A restart wastes at most this many."""
 EMAIL_EXISTS_CODE = "user_register_email_exist"
-_SORT_FIELD_BY_COLUMN = {
+SORT_FIELD_BY_COLUMN = {
     "user_id": "_id",
     "id": "_id",
     "email": "emailKey",
@@ -140,7 +140,7 @@ class UserStore:
     ) -> tuple[list[StoredUser], int]:
         """Return one page of the users matching `keyword`, and the number of all."""
         rows, total = await self._search_page(
-            {"tenant": tenant}, keyword, request, _SORT_FIELD_BY_COLUMN, None
+            {"tenant": tenant}, keyword, request, SORT_FIELD_BY_COLUMN, None
         )
         return msgspec.convert(rows, list[StoredUser]), total
 

@@ -17,7 +17,7 @@ from libs.common.store.mongo import (
 from services.auth.accounts.users import ID_BLOCK_SIZE
 from services.auth.applications.model import ApplicationSearch, StoredApplication
 
-_SORT_FIELD_BY_COLUMN = {
+SORT_FIELD_BY_COLUMN = {
     "application_id": "_id",
     "name": "name",
     "client_id": "clientId",
@@ -77,7 +77,7 @@ class ApplicationStore:
         rows, total = await find_page(
             self._applications,
             query,
-            request.order(_SORT_FIELD_BY_COLUMN),
+            request.order(SORT_FIELD_BY_COLUMN),
             request.skip,
             request.limit,
         )

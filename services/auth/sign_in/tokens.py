@@ -259,7 +259,10 @@ class UserTokenService:
     async def _record_login(
         self, user: StoredUser, new_hash: str | None, origin: RequestOrigin
     ) -> None:
-        """Record the login; store `new_hash`, if the hash of the password was renewed."""
+        """Record the login in the audit log.
+
+        Stores `new_hash`, if the password was hashed again, unless the password has changed since.
+        """
 
         async def record_login(change: ChangeTransaction) -> None:
             change.record("created", _session_audit_target(user))

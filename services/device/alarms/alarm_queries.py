@@ -7,8 +7,6 @@ from libs.common.contracts.flows import Severity
 from libs.common.store.mongo import Collection, Document, build_page_stages, read_rows
 from services.device.alarms.model import Alarm, from_document
 
-SortOrder = list[tuple[str, int]]
-
 
 class AlarmGroup(NamedTuple):
     """Number of alarms with the same severity and status."""
@@ -32,7 +30,7 @@ class AlarmQueries:
         return await self._alarms.count_documents(query)
 
     async def iterate_alarms(
-        self, query: Document, order: SortOrder, skip: int, limit: int
+        self, query: Document, order: list[tuple[str, int]], skip: int, limit: int
     ) -> AsyncGenerator[Alarm, None]:
         """Yield up to `limit` sorted alarms after the first `skip`."""
         stages = build_page_stages(query, order, skip, limit)

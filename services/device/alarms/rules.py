@@ -84,7 +84,7 @@ class RuleStore:
         return bool((await self._rules.replace_one(query, to_document(rule))).matched_count)
 
     async def mark_deleted(self, tenant: str, rule_id: int) -> bool:
-        """Hide a rule and end its alarms; return False when it does not exist."""
+        """Hide a rule, and let the evaluator end its alarms; return False if it does not exist."""
         self._wakeups.notify(ALARMS_TOPIC)
         query = {"_id": rule_id, "tenant": tenant, "ending": False}
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
@@ -152,7 +152,7 @@ class RuleStore:
         await self._rules.update_many({"tenant": tenant, "device": device_id}, change)
 
 
-STORED_SORT_FIELDS = {
+SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "name": "name",
     "created_at": "createdAt",
@@ -187,7 +187,7 @@ class AlarmRuleService:
             query["product"] = request.product
         if request.enabled is not None:
             query["enabled"] = request.enabled
-        order = request.order(STORED_SORT_FIELDS)
+        order = request.order(SORT_FIELD_BY_COLUMN)
         rules, total = await self.store.search(query, order, request.skip, request.size)
         rows = [_rule_response(rule) for rule in rules]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)

@@ -32,7 +32,7 @@ from services.device.alarms.store import AlarmStore
 from services.device.things.device_store import DeviceStore
 from services.device.things.model import Location
 
-STORED_SORT_FIELDS = {
+SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "alarm_time": "raisedAt",
     "alarm_content": "content",
@@ -69,7 +69,7 @@ class AlarmService:
         self, principal: Principal, request: SearchAlarms
     ) -> StreamedAnswer[Page[AlarmResponse]]:
         """Stream the alarms that the user may see, newest first by default."""
-        order = request.order(STORED_SORT_FIELDS, NEWEST_FIRST)
+        order = request.order(SORT_FIELD_BY_COLUMN, NEWEST_FIRST)
         query = await self._build_query(principal, request)
 
         async def to_responses(alarms: Sequence[Alarm]) -> list[AlarmResponse]:

@@ -219,7 +219,7 @@ def _parent_name(member: Member, members: MemberSet) -> str | None:
 GroupKey = tuple[str, ...]
 """Values of the leading criteria, which all members of a group share."""
 
-_ENTITY_SORT_CRITERIA = {
+_ENTITY_SORT_CRITERION_BY_COLUMN = {
     "id": "_id",
     "key": "key",
     "name": "name",
@@ -230,20 +230,20 @@ _ENTITY_SORT_CRITERIA = {
     "updated_at": "updated_at",
 }
 INTEGRATION_NAME_CRITERION = "integration_name"
-SORT_CRITERIA = {
-    **_ENTITY_SORT_CRITERIA,
-    **{f"entity_{name}": column for name, column in _ENTITY_SORT_CRITERIA.items()},
+SORT_CRITERION_BY_COLUMN = {
+    **_ENTITY_SORT_CRITERION_BY_COLUMN,
+    **{f"entity_{name}": column for name, column in _ENTITY_SORT_CRITERION_BY_COLUMN.items()},
     "device_name": "device_name",
     INTEGRATION_NAME_CRITERION: INTEGRATION_NAME_CRITERION,
 }
 
-_MEMBER_SORT_KEYS: dict[str, Callable[[Member], str]] = {
+_MEMBER_SORT_KEY_BY_CRITERION: dict[str, Callable[[Member], str]] = {
     "name": lambda member: member.name,
     "type": lambda member: member.type,
     "value_type": lambda member: member.value_type,
     "access_mod": lambda member: member.access_mod or "",
 }
-_THING_SORT_KEYS: dict[str, Callable[[EntityThing], tuple[Any, ...]]] = {
+_THING_SORT_KEY_BY_CRITERION: dict[str, Callable[[EntityThing], tuple[Any, ...]]] = {
     "_id": lambda thing: (),
     "key": lambda thing: (thing.integration, not thing.device, thing.identifier),
     "created_at": lambda thing: (thing.created_at,),
@@ -282,12 +282,14 @@ class EntityOrder:
 
         `names` are those of integrations, by id.
         """
-        criteria = request.order(SORT_CRITERIA)
-        first = next(at for at, (name, _) in enumerate(criteria) if name in _THING_SORT_KEYS)
+        criteria = request.order(SORT_CRITERION_BY_COLUMN)
+        first = next(
+            at for at, (name, _) in enumerate(criteria) if name in _THING_SORT_KEY_BY_CRITERION
+        )
         rest = [
             criterion
             for criterion in criteria[first:]
-            if criterion[0] in _MEMBER_SORT_KEYS or criterion[0] in ("_id", "key")
+            if criterion[0] in _MEMBER_SORT_KEY_BY_CRITERION or criterion[0] in ("_id", "key")
         ]
         return cls(criteria[:first], criteria[first], rest, names)
 
@@ -310,7 +312,7 @@ class EntityOrder:
 
     def group_key(self, member: Member) -> GroupKey:
         """Return the values that identify the group of a member."""
-        return tuple(_MEMBER_SORT_KEYS[name](member) for name, _ in self.groups)
+        return tuple(_MEMBER_SORT_KEY_BY_CRITERION[name](member) for name, _ in self.groups)
 
     def sorted_groups(self, groups: Iterable[GroupKey]) -> list[GroupKey]:
         """Return groups sorted by their criteria."""
@@ -330,14 +332,14 @@ class EntityOrder:
             elif name == "key":
                 ordered_members.sort(key=lambda member: member.path, reverse=direction < 0)
             else:
-                ordered_members.sort(key=_MEMBER_SORT_KEYS[name], reverse=direction < 0)
+                ordered_members.sort(key=_MEMBER_SORT_KEY_BY_CRITERION[name], reverse=direction < 0)
         return ordered_members
 
     def sort_key(self, thing: EntityThing) -> tuple[Any, ...]:
         """Return the key by which things are sorted, regardless of the direction."""
         if self.is_by_integration:
             return (*self._integration_sort_key(thing.integration), thing.id)
-        return (*_THING_SORT_KEYS[self.things[0]](thing), thing.id)
+        return (*_THING_SORT_KEY_BY_CRITERION[self.things[0]](thing), thing.id)
 
     def stored_order(self) -> list[tuple[str, int]]:
         """Return the fields and directions by which MongoDB sorts devices in this order."""

@@ -280,7 +280,7 @@ class EntitySearch:
         ends, ending = list[Condition](), list[tuple[str, DeviceCountByMemberSet]]()
         if keyword is not None:
             others = [{"$nor": whole}] if whole else []
-            for head, tail in pools.matching_splits():
+            for head, tail in pools.find_matching_keyword_splits():
                 ends.append(keyword.head_condition(head, integrations))
                 counts = await count([[*part, *others, ends[-1]] for part in parts])
                 ending.append((tail, counts))

@@ -104,7 +104,7 @@ class SelectedMembers:
         """Return the member sets with members that match on every device."""
         return {key for key, numbers in self._matching_numbers.items() if numbers}
 
-    def matching_splits(self) -> list[tuple[str, str]]:
+    def find_matching_keyword_splits(self) -> list[tuple[str, str]]:
         """Return the splits `(head, tail)` whose tail starts the path of any member."""
         if self._keyword is None:
             return []

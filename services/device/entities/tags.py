@@ -50,7 +50,7 @@ def tag_exists_error(name: str) -> InvalidInput:
     return InvalidInput(text, field="name", code="entity_tag_name_already_exists")
 
 
-STORED_SORT_FIELDS = {
+SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "name": "name",
     "created_at": "createdAt",
@@ -91,7 +91,7 @@ class TagStore(ThingDataStore):
         if request.keyword:
             text = build_text_condition(request.keyword)
             query["$or"] = [{"name": text}, {"description": text}]
-        order = request.order(STORED_SORT_FIELDS)
+        order = request.order(SORT_FIELD_BY_COLUMN)
         rows, total = await find_page(self._tags, query, order, request.skip, request.size)
         return msgspec.convert(rows, list[Tag]), total
 

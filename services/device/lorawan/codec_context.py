@@ -33,7 +33,7 @@ class CodecInterrupted(CodecFailed):
 _VALID_SYNTAX_MARKER = "the syntax of this script is valid"
 """Thrown before the first statement of a script, and only if QuickJS can parse the script."""
 _REQUIRE_ERROR_ENDING = "require is not defined"
-_ERRORS_WITHOUT_TEXT = ("null", "InternalError")
+_OUT_OF_MEMORY_TEXTS = ("null", "InternalError")
 """Errors of QuickJS when it has no memory for an error message."""
 
 
@@ -218,7 +218,7 @@ def _explain_error(text: str) -> str:
     """Return an error of QuickJS in our words."""
     if "interrupted" in text:
         return "takes too long"
-    if "out of memory" in text or text in _ERRORS_WITHOUT_TEXT:
+    if "out of memory" in text or text in _OUT_OF_MEMORY_TEXTS:
         return OUT_OF_MEMORY_FAULT
     return (
         f"{text}; a codec cannot load other files" if text.endswith(_REQUIRE_ERROR_ENDING) else text

@@ -220,7 +220,7 @@ def _list_texts(answer: dict[str, Any], name: str) -> list[str]:
 PAST_READINGS_KEY = "history"
 """Decoded key of past readings. Keys that end with `_history` hold past readings too."""
 MAX_READINGS_PER_FRAME = 255
-"""Maximum readings of a frame: it has at most as many bytes."""
+"""Maximum past readings of a frame, because a frame has at most 255 bytes."""
 
 
 def extract_past_readings(

@@ -26,7 +26,7 @@ from services.device.telemetry.batch import Batch, ValidEvent, ValidReport
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
 
-UNMASKED_REPLY_FIELDS = ("commandId", "status")
+UNMASKED_REJECTED_REPLY_FIELDS = ("commandId", "status")
 """Fields of a rejected reply that are shown; other ones may repeat write-only values."""
 
 
@@ -56,7 +56,7 @@ def _mask_message(channel: str, message: Any, tsl: Tsl) -> Any:
     if not isinstance(message, dict):
         return MASK
     if channel == "reply":
-        visible = {key: message[key] for key in UNMASKED_REPLY_FIELDS if key in message}
+        visible = {key: message[key] for key in UNMASKED_REJECTED_REPLY_FIELDS if key in message}
         return dict.fromkeys(message, MASK) | {
             key: value for key, value in visible.items() if isinstance(value, int | str)
         }

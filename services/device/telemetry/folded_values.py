@@ -247,7 +247,7 @@ def _merge_expression(old: str, value: Any) -> Any:
     return {"$mergeObjects": [{"$cond": [is_object, old, {}]}, members]}
 
 
-RECENT_REPORT_COUNT = 20
+REPORTS_READ_FIRST = 20
 """Number of newest reports of a thing that usually contain all of its properties."""
 MAX_PROJECTED_KEYS = 200
 """Maximum keys of values that a query names; for more keys it reads all values."""
@@ -270,7 +270,7 @@ async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> 
     recent = (
         FoldedReports(0, 0)
         if thing.names is None
-        else await _fold_all(thing.read(RECENT_REPORT_COUNT))
+        else await _fold_all(thing.read(REPORTS_READ_FIRST))
     )
     if thing.names is None or not recent.needs_no_older_reports({*stored, *thing.names}):
         recent = await _fold_all(thing.read(None))

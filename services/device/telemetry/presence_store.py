@@ -277,7 +277,7 @@ class OfflineTimeouts:
         key, now = (thing.tenant, thing.model), time.monotonic()
         cached = self._cached_timeouts.get(key)
         if cached is None or cached[0] + TIMEOUT_CACHE_SECONDS <= now:
-            minutes = await self._products.find_offline_timeout(*key)
+            minutes = await self._products.find_offline_timeout_minutes(*key)
             cached = now, None if minutes is None else minutes * 60.0
             self._cached_timeouts.put(key, cached)
         return cached[1]

@@ -12,8 +12,8 @@ from libs.common.things import DIRECT_INTEGRATION
 from services.device.things.device_search import (
     WITHOUT_NGRAMS,
     CachedCounter,
-    Order,
     PageQuery,
+    SortFields,
     list_ids_sorted_by_integration,
 )
 from services.device.things.model import (
@@ -136,7 +136,7 @@ class DeviceQueries:
         self,
         tenant: str,
         conditions: Sequence[Condition],
-        order: Order,
+        order: SortFields,
         *,
         skip: int,
         expected: int,

@@ -133,11 +133,11 @@ class CachedCounter(Generic[T]):
         await self._count(key, condition, options)
 
 
-Order = list[tuple[str, int]]
+SortFields = list[tuple[str, int]]
 """Stored fields, each with 1 (ascending) or -1 (descending)."""
 
 INTEGRATION_NAME_FIELD = "integrationName"
-"""Field of `Order` that sorts by the name of the integration, which devices do not store."""
+"""Field of `SortFields` that sorts by the name of the integration, which devices do not store."""
 FEW_DEVICES, MANY_DEVICES = 1_000, 10_000
 """Limits up to which the devices with an ngram are counted. An ngram that `MANY_DEVICES` devices
 have is not used to find a page, unless its index has the order."""
@@ -167,7 +167,7 @@ class PageQuery:
     """A page of the devices that match `filter`, in `order`."""
 
     filter: Condition
-    order: Order
+    order: SortFields
     skip: int
     limit: int
     hint: str | None = None
@@ -257,12 +257,11 @@ class DeviceSearch:
 
         MongoDB itself would reuse the plan of the first search of a kind for any other values.
         """
+        filters = query.index_filters
         numbers = await asyncio.gather(
-            *(self._count_matches(query, index_filter) for index_filter in query.index_filters)
+            *(self._count_matches_up_to_limit(query, index_filter) for index_filter in filters)
         )
-        index_filters = zip(
-            numbers, (index_filter.index for index_filter in query.index_filters), strict=True
-        )
+        index_filters = zip(numbers, (index_filter.index for index_filter in filters), strict=True)
         number, index = min(index_filters, key=itemgetter(0), default=(sys.maxsize, NGRAM_INDEX))
         rare = None
         if not query.index_filters:
@@ -302,7 +301,7 @@ class DeviceSearch:
             return self._iterate_by_ids(row["ids"]), row["total"]
         return iterate_rows([]), 0
 
-    async def _count_matches(self, query: PageQuery, index_filter: IndexFilter) -> int:
+    async def _count_matches_up_to_limit(self, query: PageQuery, index_filter: IndexFilter) -> int:
         """Return how many devices an index filter matches, at most `MANY_DEVICES` per condition."""
         counts = (
             self._devices.count_documents(

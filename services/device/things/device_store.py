@@ -298,7 +298,7 @@ class DeviceStore:
             return await self._write(query, changes, "removed", extra={"userId": user_id})
 
         async def unassign_sn(device: Device, session: Session) -> None:
-            await self._serials.mark_unassigned(device.sn_key, device.tenant, session)
+            await self._serials.mark_device_unassigned(device.sn_key, device.tenant, session)
 
         extra = {"removedFrom": application_id}
         return await self._write(query, changes, "removed", extra=extra, extra_step=unassign_sn)

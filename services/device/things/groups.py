@@ -87,7 +87,7 @@ class GroupCount(msgspec.Struct):
 
 MAX_GROUPS = 1000
 """Maximum groups of a tenant."""
-SORT_COLUMNS = {"id": "_id", "name": "name", "created_at": "createdAt"}
+SORT_FIELD_BY_COLUMN = {"id": "_id", "name": "name", "created_at": "createdAt"}
 """The fields by which groups can be sorted."""
 GroupNamesById = dict[int, str]
 """Names by group id."""
@@ -105,7 +105,7 @@ class GroupStore:
         query = _active_query(tenant)
         if request.name:
             query["$and"] = [{"name": build_text_condition(request.name, "name")}]
-        order = request.order(SORT_COLUMNS)
+        order = request.order(SORT_FIELD_BY_COLUMN)
         rows, total = await find_page(self._groups, query, order, request.skip, request.size)
         return {group["_id"]: group["name"] for group in rows}, total
 

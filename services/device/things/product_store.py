@@ -360,7 +360,7 @@ class ProductStore:
         days: int | None = await self._find_setting(tenant, model, "historyDays")
         return days
 
-    async def find_offline_timeout(self, tenant: str, model: str) -> int | None:
+    async def find_offline_timeout_minutes(self, tenant: str, model: str) -> int | None:
         """Return the minutes without a message until OFFLINE, if set."""
         minutes: int | None = await self._find_setting(tenant, model, "deviceOfflineTimeout")
         return minutes

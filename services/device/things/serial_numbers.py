@@ -66,7 +66,7 @@ class SerialStore:
         except BulkFailed as error:
             raise SerialTaken from error
 
-    async def mark_unassigned(self, key: str, tenant: str, session: Session) -> None:
+    async def mark_device_unassigned(self, key: str, tenant: str, session: Session) -> None:
         """Record that the device of the SN is unassigned."""
         change = {"$set": {"holder": "nobody", "behind": tenant}}
         await self._serials.update_one({"_id": key}, change, session=session)

@@ -255,7 +255,7 @@ class TenantConnection:
                 self._connecting = asyncio.ensure_future(self._reconnect_forever(broker))
 
     async def publish(self, message: Publication, qos: int) -> None:
-        """Publish a message; raise `Unavailable` without a connection."""
+        """Publish a message; raise `Unavailable` if the server is disconnected or rejects it."""
         if self._connection is None:
             raise Unavailable(f"not connected to the network server: {self.state.last_error}")
         try:

@@ -42,7 +42,7 @@ class ReplicaRegistry:
         self.own = replica
 
     async def renew_entry(self) -> None:
-        """Renew the entry of this replica."""
+        """Create or renew the entry of this replica."""
         until = {
             "$dateAdd": {
                 "startDate": "$$NOW",

@@ -278,7 +278,10 @@ class FlowService:
     async def _prepare_write(
         self, user: Principal, flow: Flow, before: Flow | None, concealed: ConcealedDesign | None
     ) -> TransactionStep:
-        """Return the operations for the transaction that stores a flow and its secrets."""
+        """Mark the flow as unsettled; return further writes for its transaction.
+
+        They store the deployment and the secrets, and delete old versions.
+        """
         await self.unsettled.mark(user.tenant, [flow.id])
         sealed = concealed.new_secrets if concealed else {}
         deploy = await self.deployer.prepare_write(user, flow, before, sealed)

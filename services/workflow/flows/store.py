@@ -26,7 +26,7 @@ from libs.common.store.mongo import (
 )
 from services.workflow.flows.model import Flow, SearchFlows, TransactionStep
 
-SORT_COLUMNS = {
+SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "name": "name",
     "remark": "remark",
@@ -148,7 +148,7 @@ class FlowStore:
             query["name"] = build_text_condition(request.name, "name")
         if request.enabled is not None:
             query["enabled"] = request.enabled
-        order = request.order(SORT_COLUMNS)
+        order = request.order(SORT_FIELD_BY_COLUMN)
         rows, total = await find_page(
             self._flows, query, order, request.skip, request.limit, _WITHOUT_DESIGN
         )

@@ -24,9 +24,9 @@ from services.workflow.errors import NodeFailed
 from services.workflow.outgoing.hosts import check_host
 
 MAX_REQUEST_SECONDS = 30.0
-MAX_BODY_BYTES = 1024**2
-"""Maximum bytes of a body, compressed and decompressed."""
-TOO_LARGE_REASON = f"the body must have at most {MAX_BODY_BYTES} bytes"
+MAX_RESPONSE_BODY_BYTES = 1024**2
+"""Maximum bytes of the body of a response, compressed and decompressed."""
+TOO_LARGE_REASON = f"the body must have at most {MAX_RESPONSE_BODY_BYTES} bytes"
 GZIP_OR_ZLIB_WINDOW_BITS = 32 + zlib.MAX_WBITS
 """Window bits that detect a gzip or zlib header. Some servers send deflate without one."""
 GZIP_MAGIC = b"\x1f\x8b"
@@ -204,7 +204,7 @@ async def _read_body(answer: ClientResponse) -> tuple[bytes, str]:
     try:
         async for chunk in answer.content.iter_chunked(65_536):
             content += chunk
-            if len(content) > MAX_BODY_BYTES:
+            if len(content) > MAX_RESPONSE_BODY_BYTES:
                 answer.close()
                 return b"", TOO_LARGE_REASON
         codings = ",".join(answer.headers.getall("Content-Encoding", ()))
@@ -212,7 +212,7 @@ async def _read_body(answer: ClientResponse) -> tuple[bytes, str]:
             content = _decompress(content, coding.strip())
     except (ClientError, ValueError) as error:
         return b"", f"the body cannot be decoded: {str(error) or type(error).__name__:.200}"
-    return (b"", TOO_LARGE_REASON) if len(content) > MAX_BODY_BYTES else (content, "")
+    return (b"", TOO_LARGE_REASON) if len(content) > MAX_RESPONSE_BODY_BYTES else (content, "")
 
 
 def _decompress(content: bytes, coding: str) -> bytes:
@@ -223,13 +223,15 @@ def _decompress(content: bytes, coding: str) -> bytes:
         raise ValueError(f"encoding {coding:.50} is not supported")
     headless = coding == "deflate" and content[0] & 0xF != zlib.DEFLATED
     decompressed = b""
-    while content and len(decompressed) <= MAX_BODY_BYTES:
+    while content and len(decompressed) <= MAX_RESPONSE_BODY_BYTES:
         member = zlib.decompressobj(-zlib.MAX_WBITS if headless else GZIP_OR_ZLIB_WINDOW_BITS)
         try:
-            decompressed += member.decompress(content, MAX_BODY_BYTES + 1 - len(decompressed))
+            decompressed += member.decompress(
+                content, MAX_RESPONSE_BODY_BYTES + 1 - len(decompressed)
+            )
         except zlib.error as error:
             raise ValueError(f"it is not valid {coding}") from error
-        if not member.eof and len(decompressed) <= MAX_BODY_BYTES:
+        if not member.eof and len(decompressed) <= MAX_RESPONSE_BODY_BYTES:
             raise ValueError(f"its {coding} is truncated")
         content = member.unused_data if member.unused_data.startswith(GZIP_MAGIC) else b""
     return decompressed

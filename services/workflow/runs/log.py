@@ -107,7 +107,7 @@ class ReplicaRunLog:
 
 
 def _count_trace_characters(run: Run) -> int:
-    """Return the number of characters in the trace of a run."""
+    """Return the number of characters in the trace of a run: its size in a batch."""
     return sum(len(trace.input or "") + len(trace.output or "") for trace in run.traces)
 
 

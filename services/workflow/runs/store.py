@@ -26,7 +26,12 @@ from libs.common.store.mongo import (
 )
 from services.workflow.runs.model import Run, RunIdentity, TraceItem
 
-SORT_COLUMNS = {"id": "_id", "start_time": "startedAt", "time_cost": "timeCost", "status": "status"}
+SORT_FIELD_BY_COLUMN = {
+    "id": "_id",
+    "start_time": "startedAt",
+    "time_cost": "timeCost",
+    "status": "status",
+}
 """Sortable columns."""
 _LIST_PROJECTION = {"trace": 0, "entered": 0}
 ENDED_RUNS_FILTER = {"timeCost": {"$exists": True}}
@@ -169,7 +174,7 @@ class RunStore:
         query: Document = {"tenant": tenant, "flow": flow_id, **ENDED_RUNS_FILTER}
         if status:
             query["status"] = status
-        order = request.order(SORT_COLUMNS)
+        order = request.order(SORT_FIELD_BY_COLUMN)
         rows, total = await find_page(
             self._runs, query, order, request.skip, request.limit, _LIST_PROJECTION
         )

@@ -169,7 +169,7 @@ class EventConsumer:
             (wanted if fits else without_room).extend(starts)
         executed = await record_and_execute(self._engine, wanted)
         without_room += executed.without_room
-        delays = self._compute_delays(events, without_room) if without_room else {}
+        delays = self._delay_or_reject(events, without_room) if without_room else {}
         running = {run.cause.key for run in executed.deferred.values()}
         now, later = list[Msg](), list[Msg]()
         for message, starts in events:
@@ -232,10 +232,13 @@ class EventConsumer:
         is_new = self._new_events.is_new(message.reply, change.event_id)
         return list(build_event_starts(self._followed.index, change, hops, trace, is_held=is_new))
 
-    def _compute_delays(
+    def _delay_or_reject(
         self, events: Sequence[EventStarts], without_room: list[FlowStart]
     ) -> dict[str, float]:
-        """Return the delays in seconds, by reply subject of the messages to delay."""
+        """Count the events to delay, and count the other starts as rejected.
+
+        Returns the delays in seconds, by reply subject of the messages to delay.
+        """
         ids = set(map(id, without_room))
         delays: dict[str, float] = {}
         for message, starts in events:

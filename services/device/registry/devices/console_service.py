@@ -268,7 +268,10 @@ class UserDevices:
         }
 
     async def _must_call_integration_to_delete(self, integration: str) -> bool:
-        """Return whether it runs, so that it must delete its devices; raise if it cannot."""
+        """Return whether the integration runs, so that it must delete its devices.
+
+        Raises `InvalidInput` if it runs but cannot delete devices.
+        """
         manifest = await self.integrations.find(integration)
         if manifest is None or not manifest.alive:
             return False

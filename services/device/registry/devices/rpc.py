@@ -66,7 +66,7 @@ from services.device.things.directory import ThingDirectory
 from services.device.things.model import Device, Thing
 from services.device.things.visibility import Condition
 
-STORED_SORT_FIELDS = {
+SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "name": "name",
     "createdAt": "createdAt",
@@ -99,11 +99,11 @@ class DeviceSummaryRpc:
             raise InvalidInput("must not be negative", field="skip")
         order: dict[str, int] = {}
         for name, way in request.order:
-            if name not in STORED_SORT_FIELDS or way not in (1, -1):
+            if name not in SORT_FIELD_BY_COLUMN or way not in (1, -1):
                 raise InvalidInput(
-                    f"must be {', '.join(STORED_SORT_FIELDS)} with 1 or -1", field="order"
+                    f"must be {', '.join(SORT_FIELD_BY_COLUMN)} with 1 or -1", field="order"
                 )
-            order.setdefault(STORED_SORT_FIELDS[name], way)
+            order.setdefault(SORT_FIELD_BY_COLUMN[name], way)
         order.setdefault("_id", -1)
         query = PageQuery(
             _build_condition(request), list(order.items()), request.skip, request.limit

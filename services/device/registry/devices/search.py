@@ -12,8 +12,8 @@ from services.device.registry.devices.schemas import Area, FindDevices, Location
 from services.device.things.device_search import (
     INTEGRATION_NAME_FIELD,
     IndexFilter,
-    Order,
     PageQuery,
+    SortFields,
 )
 from services.device.things.model import Location
 from services.device.things.schemas import build_order
@@ -29,7 +29,7 @@ from services.device.things.visibility import (
     sort_index_hint,
 )
 
-STORED_SORT_FIELDS = {
+OPEN_API_SORT_FIELD_BY_COLUMN = {
     "sn": "snKey",
     "deviceId": "_id",
     "devEUI": "devEUI",
@@ -58,7 +58,7 @@ STORED_SORT_FIELDS = {
 report by up to 10 s, and so does an order by it; the returned times are exact."""
 
 
-USER_SORT_FIELDS = {
+SORT_FIELD_BY_COLUMN = {
     "id": "_id",
     "key": "key",
     "name": "name",
@@ -87,7 +87,7 @@ def build_query(tenant: str, application_id: int, search: SearchDevices) -> Page
     conditions = [scope, *_application_conditions(search)]
     return PageQuery(
         filter=conditions[0] if len(conditions) == 1 else {"$and": conditions},
-        order=build_order(search.sorts or [], STORED_SORT_FIELDS),
+        order=build_order(search.sorts or [], OPEN_API_SORT_FIELD_BY_COLUMN),
         skip=(search.page_number - 1) * search.page_size,
         limit=search.page_size,
         texts=[text for text in (search.name, search.keyword) if text],
@@ -251,13 +251,13 @@ def _area_condition(area: Area) -> Condition:
     return {**latitude, "$or": [{"location.longitude": west}, {"location.longitude": east}]}
 
 
-def _build_order(search: FindDevices) -> Order:
+def _build_order(search: FindDevices) -> SortFields:
     """Return the order; the key is the integration, then the identifier.
 
     The last criterion, the id, has the direction of the others, so that an index can be walked.
     """
-    order: Order = []
-    for column, direction in search.order(USER_SORT_FIELDS):
+    order: SortFields = []
+    for column, direction in search.order(SORT_FIELD_BY_COLUMN):
         parts = ("integration", "identifier") if column == "key" else (column,)
         order += [(part, direction) for part in parts]
     names = {sort.property for sort in search.sorts or ()}

@@ -165,7 +165,7 @@ MAX_PROFILE_URL_CHARACTERS = 2048
 DONE_TEXT = "success"
 """The result text of successful operations."""
 
-STORED_SORT_FIELDS = {"sn": "_id", "profileUrl": "profileUrl"}
+SORT_FIELD_BY_COLUMN = {"sn": "_id", "profileUrl": "profileUrl"}
 
 _MAX_ATTEMPTS = 3
 
@@ -204,7 +204,7 @@ class RpsService:
         """Return a page of the application's records."""
         records, total = await self._store.read_page(
             _record_owner(principal),
-            build_order(search.sorts or [], STORED_SORT_FIELDS),
+            build_order(search.sorts or [], SORT_FIELD_BY_COLUMN),
             (search.page_number - 1) * search.page_size,
             search.page_size,
         )

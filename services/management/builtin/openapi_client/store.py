@@ -80,7 +80,10 @@ class OpenApiStore:
         self._commands = database["openapi_commands"]
 
     async def find_secret(self, tenant: str) -> AccountSecret | None:
-        """Return the secret of a tenant."""
+        """Return the client secret of a tenant, with its URL and client id.
+
+        Returns None if it is missing, or was encrypted with another key.
+        """
         document = await self._accounts.find_one({"_id": tenant})
         if document is None or "secret" not in document:
             return None

@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.http import outgoing
 from services.workflow.errors import NodeFailed
-from services.workflow.outgoing.http import MAX_BODY_BYTES, HttpRequest, OutgoingHttp
+from services.workflow.outgoing.http import MAX_RESPONSE_BODY_BYTES, HttpRequest, OutgoingHttp
 from tests.integration.workflow.outgoing.conftest import LOCAL, TEXT
 
 
@@ -159,9 +159,9 @@ async def test_headers_that_would_change_the_message_are_refused(website, header
 
 async def test_size_and_time_are_limited(website):
     """An answer of a MiB is read; more, or one without an end, is not."""
-    answer = await send(f"{website.url}/large?size={MAX_BODY_BYTES}")
-    assert len(answer.body) == MAX_BODY_BYTES
-    for path in (f"large?size={MAX_BODY_BYTES + 1}", "never", "encoded/gzip/bomb"):
+    answer = await send(f"{website.url}/large?size={MAX_RESPONSE_BODY_BYTES}")
+    assert len(answer.body) == MAX_RESPONSE_BODY_BYTES
+    for path in (f"large?size={MAX_RESPONSE_BODY_BYTES + 1}", "never", "encoded/gzip/bomb"):
         answer = await send(f"{website.url}/{path}")
         assert (answer.status, answer.body) == (200, b"")
         assert answer.fault == "the body must have at most 1048576 bytes"

@@ -212,7 +212,7 @@ def test_a_service_of_low_priority_hashes_passwords():
     def lower_twice() -> int:
         thread = threading.get_native_id()
         os.setpriority(os.PRIO_PROCESS, thread, 15)
-        hashing._lower_priority()
+        hashing._lower_thread_priority()
         return os.getpriority(os.PRIO_PROCESS, thread)
 
     with ThreadPoolExecutor(1) as pool:
