@@ -101,6 +101,7 @@ async def test_sensors_of_templates_report_and_get_commands(
     await try_templates(platform, console, kind, [templates / one for one in FEW], tmp_path)
 
 
+@pytest.mark.slow
 async def test_the_command_is_a_network(
     platform: Platform, console: Console, templates: Path, tmp_path: Path
 ) -> None:
