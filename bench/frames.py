@@ -27,7 +27,7 @@ from libs.common.integrations import IntegrationThings
 from libs.common.tsl import parse_document, to_wire
 from services.device.lorawan.codec_calls import CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
-from services.device.lorawan.codec_scripts import DECODER_ENTRY_POINTS, find_entry_point
+from services.device.lorawan.codec_scripts import DECODER_ARGUMENTS_BY_ENTRY_POINT, find_entry_point
 from services.device.lorawan.redecode_service import RedecodeJob
 from services.device.things.codec_model import Codec
 from services.device.things.product_model import ProductCodec
@@ -77,7 +77,7 @@ TSL: dict[str, Any] = {
 
 def build_codec(script: str) -> Codec:
     """Return a codec with one script."""
-    steps = find_entry_point({"script": ["decodeUplink"]}, DECODER_ENTRY_POINTS)
+    steps = find_entry_point({"script": ["decodeUplink"]}, DECODER_ARGUMENTS_BY_ENTRY_POINT)
     return Codec(scripts={"script": script}, decoder=steps)
 
 

@@ -19,7 +19,7 @@ from deploy.checkup.findings import (
     build_finding,
     run_check,
 )
-from deploy.checkup.stores import MAX_SKEW_SECONDS, clock_skew
+from deploy.checkup.stores import MAX_SKEW_SECONDS, clock_skew_seconds
 from libs.common.bus import DEAD, UPLINK, Bus
 from libs.common.bus.streams import (
     EVENT_PARTITION_NAMES,
@@ -122,17 +122,21 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
     text = f"{reading.state.messages} messages, replicas: {reading.config.num_replicas}"
     if maximum > 0:
         text += f", {used_bytes / maximum:.0%} full"
-    lacks = f"{reading.missing} replicas are missing or behind" if reading.missing else ""
+    lacks = (
+        f"{reading.missing_replicas} replicas are missing or behind"
+        if reading.missing_replicas
+        else ""
+    )
     yield build_finding(subject, lacks, text, "thingwaystreamreplicasmissing", minor=True)
     if name not in DROPPING_STREAMS and maximum > 0 and used_bytes > NEARLY_FULL_SHARE * maximum:
         yield build_finding(f"{subject} fill", text, "", "thingwaystreamfilling")
     if name in UPLINK_STREAM_NAMES:
-        late = reading.oldest if reading.oldest > MAX_LAG_SECONDS else 0
+        late = reading.oldest_age_seconds if reading.oldest_age_seconds > MAX_LAG_SECONDS else 0
         wrong = f"the oldest report has waited for {late:.0f} s" if late else ""
         yield build_finding(
             f"ingest lag of {name}" if name != UPLINK else "ingest lag",
             wrong,
-            f"{reading.oldest:.0f} s",
+            f"{reading.oldest_age_seconds:.0f} s",
             "thingwayingestlag",
         )
     if name == DEAD and reading.state.messages:
@@ -165,7 +169,7 @@ async def _check_servers(login: BusLogin) -> list[Finding]:
 
 def _assess_server(before: datetime, after: datetime, health: _HealthReply) -> Finding:
     subject = f"nats-server {health.server.name}"
-    differs = clock_skew(before, health.server.time, after)
+    differs = clock_skew_seconds(before, health.server.time, after)
     if differs > MAX_SKEW_SECONDS:
         return build_finding(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")
     well = health.data.status == "ok"

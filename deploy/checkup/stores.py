@@ -66,7 +66,7 @@ async def check_members(subject: str, mongo: Mongo) -> list[Finding]:
     """Check the clock, the primary and the members of the replica set."""
     before = datetime.now(UTC)
     hello = await mongo.database.command("hello")
-    differs = clock_skew(before, hello["localTime"].replace(tzinfo=UTC), datetime.now(UTC))
+    differs = clock_skew_seconds(before, hello["localTime"].replace(tzinfo=UTC), datetime.now(UTC))
     if differs > MAX_SKEW_SECONDS:
         return [build_finding(f"{subject} clock", f"differs by {differs:.1f} s", "", "clock")]
     primary, expected = hello.get("primary", ""), len(hello.get("hosts", []))
@@ -87,7 +87,7 @@ async def _count_members(mongo: Mongo, expected: int) -> int:
     return len(mongo.client.nodes)
 
 
-def clock_skew(before: datetime, theirs: datetime, after: datetime) -> float:
+def clock_skew_seconds(before: datetime, theirs: datetime, after: datetime) -> float:
     """Return the minimum seconds by which another clock differs from ours.
 
     `before` and `after` are the times of request and response on our clock.
@@ -123,7 +123,7 @@ async def _check_migrations(name: str, database: Database) -> list[Finding]:
         return [build_finding(subject, text, "", "migrations")]
     # Imports the code of all services, so the other checks must not wait for it.
     by_database: Mapping[str, Sequence[Migration]] = await asyncio.to_thread(
-        resolve_name, "deploy.platform.migrations:MIGRATIONS"
+        resolve_name, "deploy.platform.migrations:MIGRATIONS_BY_DATABASE"
     )
     migrations = by_database.get(name, ())
     missing = await list_pending_migrations(database, migrations, contract=False)

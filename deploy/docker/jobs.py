@@ -54,7 +54,7 @@ MAX_PLATFORM_START_SECONDS = 180.0
 
 IMAGE_USER_ID = 10001
 """User id of the Thingway image."""
-SERVER_USER_IDS = {"mongo": 999, "redis": 999, "nats": 0}
+USER_ID_BY_SERVER = {"mongo": 999, "redis": 999, "nats": 0}
 """User id of each server, by part, as in its official image."""
 PLAIN_ADDRESSES = PartAddresses(
     mongo=f"mongo:{MONGO_PORT}",
@@ -107,7 +107,7 @@ def run_job(name: str, job: Callable[[], object], done: str, waits_for: str = ""
 
 def write_secret_file(out: Path, share: SecretFile) -> None:
     """Write a part's secret file, owned by its user; skip an equal file."""
-    directory, owner = out / share.part, SERVER_USER_IDS.get(share.part, IMAGE_USER_ID)
+    directory, owner = out / share.part, USER_ID_BY_SERVER.get(share.part, IMAGE_USER_ID)
     if not directory.is_dir():
         raise LauncherError(f"no volume is mounted at {directory}: see docker-compose.yml")
     path = directory / share.name
@@ -147,7 +147,7 @@ def _create_secrets() -> None:
     for share in shares:
         write_secret_file(PART_VOLUMES_DIRECTORY, share)
     for name in ("mongo", "redis"):
-        change_volume_owner(DATA_DIRECTORY / name, SERVER_USER_IDS[name])
+        change_volume_owner(DATA_DIRECTORY / name, USER_ID_BY_SERVER[name])
     _write_bootstrap_state(PART_VOLUMES_DIRECTORY, state, parts)
 
 

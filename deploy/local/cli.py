@@ -33,9 +33,9 @@ class Command(NamedTuple):
 
 
 COMMANDS = tuple(Command(words, **row) for words, row in _COMMAND_TABLE["commands"].items())
-GROUPS: dict[str, str] = _COMMAND_TABLE["groups"]
+HELP_BY_GROUP: dict[str, str] = _COMMAND_TABLE["groups"]
 _UNGROUPED_COMMANDS = {
-    each.words for each in COMMANDS if each.words.partition(" ")[0] not in GROUPS
+    each.words for each in COMMANDS if each.words.partition(" ")[0] not in HELP_BY_GROUP
 }
 """Commands without a group."""
 
@@ -85,7 +85,7 @@ def create_parser() -> argparse.ArgumentParser:
             group, _, word = command.words.rpartition(" ")
         if group not in subparsers:
             command_parser = commands.add_parser(
-                group, help=GROUPS[group], description=_sentence(GROUPS[group])
+                group, help=HELP_BY_GROUP[group], description=_sentence(HELP_BY_GROUP[group])
             )
             subparsers[group] = command_parser.add_subparsers(
                 title="commands", metavar="COMMAND", required=True

@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 from deploy.backup.stores import Stores
 from deploy.local.backups import errors_as_one_line, locate_stores
 from deploy.platform.errors import CommandError
-from deploy.platform.migrations import MIGRATIONS
+from deploy.platform.migrations import MIGRATIONS_BY_DATABASE
 from deploy.platform.mongo_server import raise_compatibility_version
 from deploy.platform.nats_grants import ADMIN_USER
 from libs.common.store.migrations import DatabaseTooNew, list_pending_migrations, migrate
@@ -50,7 +50,7 @@ async def run_migrations(options: Namespace) -> None:
 
 
 async def _migrate_database(mongo: Mongo, name: str, *, contract: bool) -> None:
-    migrations = MIGRATIONS[name]
+    migrations = MIGRATIONS_BY_DATABASE[name]
     pending = await list_pending_migrations(mongo.database, migrations, contract=contract)
     if not pending:
         print(f"{name}: no migration is due")

@@ -68,7 +68,7 @@ def parse_limit_change(text: str) -> tuple[str, int | None]:
     return name, None if value == "default" else number_between(1, 2**53)(value)
 
 
-_ARGUMENT_TYPES: Mapping[str, Callable[[str], Any]] = {
+_PARSER_BY_ARGUMENT_TYPE: Mapping[str, Callable[[str], Any]] = {
     "absolute path": _parse_absolute_path,
     "fraction": parse_fraction,
     "limit change": parse_limit_change,
@@ -81,7 +81,7 @@ _ARGUMENT_TYPES: Mapping[str, Callable[[str], Any]] = {
 def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> None:
     """Add an option of `commands.toml` to a parser."""
     if "type" in settings:
-        settings["type"] = _ARGUMENT_TYPES[settings["type"]]
+        settings["type"] = _PARSER_BY_ARGUMENT_TYPE[settings["type"]]
     if "range" in settings:
         settings["type"] = number_between(*settings.pop("range"))
     if "environment" in settings:
@@ -90,7 +90,7 @@ def add_option(parser: argparse.ArgumentParser, name: str, **settings: Any) -> N
     parser.add_argument(name, **settings)
 
 
-DEFAULT_PLAIN_AND_TLS_PORTS: Mapping[str, tuple[int | None, int]] = {
+DEFAULT_PLAIN_AND_TLS_PORTS_BY_LISTENER: Mapping[str, tuple[int | None, int]] = {
     "port": (8080, 8443),
     "mqtt_port": (1883, 8883),
     "nats_port": (4222, 4222),
@@ -110,7 +110,7 @@ def read_ports(options: argparse.Namespace) -> dict[str, int | None]:
         raise LauncherError("--certificate-port and --certificate-nats-port require --tls")
     return {
         name: getattr(options, name) or ports[options.tls]
-        for name, ports in DEFAULT_PLAIN_AND_TLS_PORTS.items()
+        for name, ports in DEFAULT_PLAIN_AND_TLS_PORTS_BY_LISTENER.items()
     }
 
 

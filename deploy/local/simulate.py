@@ -205,7 +205,7 @@ class DeviceFleet:
                     await self._report_regularly(client, device, rng.random() * self._interval)
             except aiomqtt.MqttError as error:
                 self._counts.count_error(error)
-                await asyncio.sleep(backoff.next_pause(time.monotonic() - started))
+                await asyncio.sleep(backoff.next_pause_seconds(time.monotonic() - started))
 
     @contextlib.asynccontextmanager
     async def _connect(self, sn: str, key: str) -> AsyncIterator[aiomqtt.Client]:

@@ -93,7 +93,7 @@ async def run(servers: Iterable[Mapping[str, Any]], key: str, device: DemoDevice
             ) as client:
                 await _serve(client, device)
         except aiomqtt.MqttError as error:
-            pause = backoff.next_pause(loop.time() - started)
+            pause = backoff.next_pause_seconds(loop.time() - started)
             log.warning("not connected: %s; reconnecting in %.1f s", error, pause)
             await asyncio.sleep(pause)
 

@@ -34,7 +34,7 @@ class RestartBackoff:
     def __init__(self) -> None:
         self._next = FIRST_PAUSE_SECONDS
 
-    def next_pause(self, uptime: float) -> float:
+    def next_pause_seconds(self, uptime: float) -> float:
         """Return the seconds to wait after an uptime of `uptime` seconds."""
         if uptime >= STEADY_SECONDS:
             self._next = FIRST_PAUSE_SECONDS
@@ -89,7 +89,7 @@ class SupervisedProcess:
             if fault is None:
                 return
             self.exits += 1
-            pause = backoff.next_pause(time.monotonic() - started)
+            pause = backoff.next_pause_seconds(time.monotonic() - started)
             print_line(f"{self.spec.name} {fault}; restarting it in {pause:.1f} s (see {self.log})")
             changed()
             await wait_for_event(self._stopping, pause)

@@ -17,7 +17,11 @@ from rich.console import Console
 
 from deploy.local import fork_server, jetstream, lock, servers, simulator
 from deploy.local.fork_server import ForkServer
-from deploy.local.options import DEFAULT_PLAIN_AND_TLS_PORTS, open_ports_by_option, read_ports
+from deploy.local.options import (
+    DEFAULT_PLAIN_AND_TLS_PORTS_BY_LISTENER,
+    open_ports_by_option,
+    read_ports,
+)
 from deploy.local.process import (
     ProcessSpec,
     end_with_parent,
@@ -298,7 +302,7 @@ class Launcher:
             [*servers.server_port_names(self._state), *services.internal_service_names()],
             reserved={
                 port
-                for name in DEFAULT_PLAIN_AND_TLS_PORTS
+                for name in DEFAULT_PLAIN_AND_TLS_PORTS_BY_LISTENER
                 if (port := getattr(self._options, name))
             },
         )

@@ -20,7 +20,7 @@ ADMIN_EMAIL_VARIABLE = "THINGWAY_ADMIN_EMAIL"
 DEFAULT_EMAIL = "admin@thingway.local"
 CLIENT_ID, CLIENT_SECRET = "console_client_id", "console_client_secret"
 """Names of the client's secrets in the state."""
-_CLIENT_VARIABLES = {
+_VARIABLE_BY_CLIENT_FIELD = {
     CLIENT_ID: "THINGWAY_CONSOLE_CLIENT_ID",
     CLIENT_SECRET: "THINGWAY_CONSOLE_CLIENT_SECRET",
 }
@@ -31,11 +31,15 @@ def adopt_console_client(state: State, environ: Mapping[str, str]) -> None:
 
     Raises `LauncherError` if only its id or only its secret is set.
     """
-    values = {name: environ.get(variable, "") for name, variable in _CLIENT_VARIABLES.items()}
+    values = {
+        name: environ.get(variable, "") for name, variable in _VARIABLE_BY_CLIENT_FIELD.items()
+    }
     if all(values.values()):
         state.secrets |= values
     elif any(values.values()):
-        raise LauncherError(f"{' and '.join(_CLIENT_VARIABLES.values())} must be set together")
+        raise LauncherError(
+            f"{' and '.join(_VARIABLE_BY_CLIENT_FIELD.values())} must be set together"
+        )
 
 
 def console_client(state: State) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from services.device.migrations import MIGRATIONS as DEVICE
 from services.management.migrations import MIGRATIONS as MANAGEMENT
 from services.workflow.migrations import MIGRATIONS as WORKFLOW
 
-MIGRATIONS: Mapping[str, Sequence[Migration]] = {
+MIGRATIONS_BY_DATABASE: Mapping[str, Sequence[Migration]] = {
     "thingway_auth": AUTH,
     "thingway_device": DEVICE,
     "thingway_management": MANAGEMENT,
@@ -31,7 +31,7 @@ async def run() -> None:
     settings = load_settings(StoreSettings)
     mongo = Mongo(settings.mongo_url, settings.mongo_database)
     try:
-        await migrate(mongo.database, MIGRATIONS[settings.mongo_database])
+        await migrate(mongo.database, MIGRATIONS_BY_DATABASE[settings.mongo_database])
     finally:
         await mongo.close()
 

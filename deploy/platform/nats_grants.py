@@ -99,7 +99,7 @@ _RESOURCE_GRANT_CALLS = (
 )
 """Operations of `auth` for services with resources: read, add and delete grants to roles."""
 
-_SERVICE_GRANTS = {
+_GRANT_BY_SERVICE = {
     "auth": _build_service_grant(
         "auth",
         publish=(
@@ -272,14 +272,14 @@ _SERVICE_GRANTS = {
     ),
 }
 
-SERVICE_USERS: tuple[str, ...] = tuple(_SERVICE_GRANTS)
+SERVICE_USERS: tuple[str, ...] = tuple(_GRANT_BY_SERVICE)
 """The users of the services; the inbox prefix of each is `_INBOX.{user}`."""
 
 USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY_USER, ADMIN_USER, BACKUP_USER, SYSTEM_USER)
 """All users with a password."""
 
 GRANT_BY_USER: Mapping[str, Grant] = {
-    **_SERVICE_GRANTS,
+    **_GRANT_BY_SERVICE,
     # Forwards messages and replies to any external inbox.
     RELAY_USER: Grant((*map(relay_subject, RELAYED_SUBJECTS), *EXTERNAL_INBOXES), RELAYED_SUBJECTS),
     # Reads whole streams, and manages only its own consumers.

@@ -11,7 +11,7 @@ from deploy.platform.errors import LauncherError
 LOOPBACK = "127.0.0.1"
 _INTERNAL_PORT_RANGE = range(20_000, 32_000)
 """Below the range of outgoing connections (from 32768 on Linux), which could take a chosen port."""
-_claim_markers: dict[int, socket.socket] = {}
+_claim_marker_by_port: dict[int, socket.socket] = {}
 """By port, the abstract Unix socket that marks it as claimed by this process."""
 
 
@@ -34,7 +34,7 @@ def claim_random(taken: Collection[int] = ()) -> int:
     """Claim and return a free internal port that is not in `taken`."""
     for _ in range(200):
         port = secrets.choice(_INTERNAL_PORT_RANGE)
-        if port not in taken and port not in _claim_markers and claim(port):
+        if port not in taken and port not in _claim_marker_by_port and claim(port):
             return port
     raise LauncherError("no free port between 20000 and 32000 on 127.0.0.1")
 
@@ -45,13 +45,13 @@ def claim(port: int) -> bool:
     Claims end with this process. They separate launchers that start at the same time, because
     between the choice of a port and its server's start nobody listens on it.
     """
-    marker = _claim_markers.get(port) or _create_marker(port)
+    marker = _claim_marker_by_port.get(port) or _create_marker(port)
     if marker is None:
         return False
-    _claim_markers[port] = marker
+    _claim_marker_by_port[port] = marker
     if is_free(port):
         return True
-    _claim_markers.pop(port).close()
+    _claim_marker_by_port.pop(port).close()
     return False
 
 

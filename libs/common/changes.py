@@ -24,7 +24,7 @@ REPORT_SUBJECTS = ("event.*.*.*.reported", "event.*.device.*.event")
 """Reports of devices and other things, and events of devices."""
 ALARM_SUBJECTS = "event.*.alarm.*.*"
 _ALARM_PATHS = (ALARM_STATUS_PATH, ALARM_TIME_PATH, ALARM_CONTENT_PATH)
-_CHANGED_PATHS = {
+_CHANGED_PATHS_BY_EVENT = {
     "online": (STATUS_PATH,),
     "offline": (STATUS_PATH,),
     "updated": (LATITUDE_PATH, LONGITUDE_PATH, ADDRESS_PATH),
@@ -139,7 +139,7 @@ def read_alarm_change(payload: bytes) -> EntityChange:
 def read_state_change(subject: str, payload: bytes) -> EntityChange:
     """Return the entities that an event of `DEVICE_STATE_SUBJECTS` changed, without values."""
     event = _decoder.decode(payload)
-    paths = _CHANGED_PATHS[subject.rpartition(".")[2]]
+    paths = _CHANGED_PATHS_BY_EVENT[subject.rpartition(".")[2]]
     values = dict.fromkeys(member_key(event.device.thing_key, path) for path in paths)
     return EntityChange(
         event.event_id, event.tenant, _thing(event.device), event.created_at, values

@@ -105,7 +105,7 @@ _PATTERN = re.compile(
 )
 _ENUM = re.compile("Invalid enum value (?P<value>.*)$", re.DOTALL)
 
-_TYPE_NAMES = {
+_WORDS_BY_TYPE = {
     "int": "a whole number",
     "float": "a number",
     "str": "a text",
@@ -114,8 +114,14 @@ _TYPE_NAMES = {
     "object": "an object",
     "null": "null",
 }
-_SIGNS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than", "==": "exactly"}
-_LENGTH_UNITS = {"str": "characters", "array": "entries", "object": "entries"}
+_WORDS_BY_SIGN = {
+    ">=": "at least",
+    "<=": "at most",
+    ">": "more than",
+    "<": "less than",
+    "==": "exactly",
+}
+_LENGTH_UNIT_BY_TYPE = {"str": "characters", "array": "entries", "object": "entries"}
 
 
 class InputFault(NamedTuple):
@@ -157,7 +163,7 @@ def _translate_reason(plain: str) -> str:
 
 
 def _name_types(names: str) -> str:
-    return " or ".join(dict.fromkeys(_TYPE_NAMES.get(name, name) for name in names.split(" | ")))
+    return " or ".join(dict.fromkeys(_WORDS_BY_TYPE.get(name, name) for name in names.split(" | ")))
 
 
 def _describe_type(match: re.Match[str]) -> str:
@@ -166,14 +172,14 @@ def _describe_type(match: re.Match[str]) -> str:
 
 
 def _describe_bound(match: re.Match[str]) -> str:
-    return f"must be {_SIGNS[match['sign']]} {match['bound'].removesuffix('.0')}"
+    return f"must be {_WORDS_BY_SIGN[match['sign']]} {match['bound'].removesuffix('.0')}"
 
 
 def _describe_length(match: re.Match[str]) -> str:
-    parts = _LENGTH_UNITS.get(match["kind"], "entries")
+    parts = _LENGTH_UNIT_BY_TYPE.get(match["kind"], "entries")
     if (match["sign"], match["bound"]) == (">=", "1"):
         return "must not be empty"
-    return f"must have {_SIGNS[match['sign']]} {match['bound']} {parts}"
+    return f"must have {_WORDS_BY_SIGN[match['sign']]} {match['bound']} {parts}"
 
 
 def _describe_pattern(match: re.Match[str]) -> str:

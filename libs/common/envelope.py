@@ -62,7 +62,7 @@ class ConsoleFailure(msgspec.Struct, omit_defaults=True, kw_only=True):
     """Details by error code, such as the list of invalid fields."""
 
 
-_CONSOLE_CODES = {
+_CONSOLE_CODE_BY_CODE = {
     "data_not_found": "data_no_found",
     "too_many_requests": "request_too_frequently",
 }
@@ -71,7 +71,7 @@ _CONSOLE_CODES = {
 
 def console_code(error: ThingwayError) -> str:
     """Return the code of an error in the management API."""
-    return _CONSOLE_CODES.get(error.code, error.code)
+    return _CONSOLE_CODE_BY_CODE.get(error.code, error.code)
 
 
 def encode_error(error: ThingwayError, *, path: str, request_id: str) -> bytes:

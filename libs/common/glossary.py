@@ -188,7 +188,7 @@ from typing import Any
 
 import msgspec
 
-_DESCRIPTIONS = {
+_DESCRIPTION_BY_NAME = {
     name: " ".join(text.split())
     for name, text in re.findall(r"^(\w+): (.+(?:\n    .+)*)", __doc__ or "", re.MULTILINE)
 }
@@ -222,7 +222,7 @@ def add_descriptions(schemas: dict[str, Any], kinds: Iterable[Any]) -> None:
 
 def find_description(name: str) -> str | None:
     """Return the description of a field or parameter in this list, by its name in JSON."""
-    return _DESCRIPTIONS.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    return _DESCRIPTION_BY_NAME.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
 @cache

@@ -83,7 +83,7 @@ class StreamReading(msgspec.Struct):
     error: _ApiError | None = None
 
     @property
-    def oldest(self) -> float:
+    def oldest_age_seconds(self) -> float:
         """Return the age of the stream's oldest message in seconds, by the server's clock."""
         first = self.state.first_ts
         if not self.state.messages or first is None:
@@ -91,7 +91,7 @@ class StreamReading(msgspec.Struct):
         return max(0.0, ((self.ts or datetime.now(UTC)) - first).total_seconds())
 
     @property
-    def missing(self) -> int:
+    def missing_replicas(self) -> int:
         """Return the number of copies that are missing or outdated."""
         if self.cluster is None:
             return 0
@@ -139,8 +139,16 @@ class StreamMetrics:
             ("bytes", "Bytes of a stream", lambda stream: stream.state.bytes),
             ("limit_bytes", "Maximum bytes of a stream", lambda stream: stream.config.max_bytes),
             ("limit_messages", "Maximum messages of a stream", lambda o: o.config.max_msgs),
-            ("oldest_seconds", "Age of a stream's oldest message", lambda stream: stream.oldest),
-            ("replicas_missing", "Missing or outdated copies of a stream", lambda o: o.missing),
+            (
+                "oldest_seconds",
+                "Age of a stream's oldest message",
+                lambda stream: stream.oldest_age_seconds,
+            ),
+            (
+                "replicas_missing",
+                "Missing or outdated copies of a stream",
+                lambda stream: stream.missing_replicas,
+            ),
         )
         for name, text, value in gauges:
             meter.create_observable_gauge(

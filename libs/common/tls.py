@@ -21,7 +21,7 @@ FILE_CHECK_SECONDS = 1.0
 """Seconds between two checks of a listener's files."""
 TLS_SCHEMES = frozenset({"https", "tls", "mqtts", "wss"})
 """URL schemes of connections with TLS."""
-MQTT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+DEFAULT_PORT_BY_MQTT_SCHEME = {"mqtt": 1883, "mqtts": 8883}
 
 
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -72,7 +72,7 @@ def parse_mqtt_urls(urls: str, ca_file: str) -> list[dict[str, Any]]:
     return [
         {
             "hostname": address.hostname or "",
-            "port": address.port or MQTT_PORTS.get(address.scheme, 1883),
+            "port": address.port or DEFAULT_PORT_BY_MQTT_SCHEME.get(address.scheme, 1883),
             "tls_context": client_context_for(url, ca_file),
         }
         for url in urls.split(",")

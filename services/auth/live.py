@@ -16,7 +16,7 @@ from libs.common.http.guards import users
 from libs.common.http.operations import route_operations
 from libs.common.identity import Principal
 from libs.common.identity.tokens import live_password_key
-from libs.common.tls import MQTT_PORTS
+from libs.common.tls import DEFAULT_PORT_BY_MQTT_SCHEME
 from services.auth.tokens.writer import TokenWriter
 
 
@@ -83,7 +83,10 @@ class LiveHandlerDependencies:
 def build_broker_info(public_mqtt_url: str) -> BrokerInfo:
     """Return the MQTT ports that `THINGWAY_PUBLIC_MQTT_URL` contains."""
     addresses = map(urlsplit, filter(None, public_mqtt_url.split(",")))
-    ports = {entry.scheme: entry.port or MQTT_PORTS.get(entry.scheme) for entry in addresses}
+    ports = {
+        entry.scheme: entry.port or DEFAULT_PORT_BY_MQTT_SCHEME.get(entry.scheme)
+        for entry in addresses
+    }
     return BrokerInfo(
         ws_path=MQTT_WEBSOCKET_PATH, mqtt_port=ports.get("mqtt"), mqtts_port=ports.get("mqtts")
     )

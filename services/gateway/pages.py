@@ -37,7 +37,7 @@ from services.gateway.docs.catalogue import DocumentCache
 from services.gateway.docs.document import API_BY_FILE_NAME
 from services.gateway.routes import API_PREFIX
 
-_MEDIA_TYPES = {
+_MEDIA_TYPE_BY_SUFFIX = {
     ".css": "text/css",
     ".html": "text/html",
     ".js": "text/javascript",
@@ -100,7 +100,9 @@ the camera is used, for QR codes. `build_security_headers` adds what applies to 
 def _read_static_document(
     path: Path, cache_seconds: int = 0, policy: Mapping[str, str] | None = None
 ) -> StaticDocument:
-    return StaticDocument(path.read_bytes(), _MEDIA_TYPES[path.suffix], cache_seconds, policy or {})
+    return StaticDocument(
+        path.read_bytes(), _MEDIA_TYPE_BY_SUFFIX[path.suffix], cache_seconds, policy or {}
+    )
 
 
 class ConsoleFiles:
@@ -118,7 +120,7 @@ class ConsoleFiles:
         self.assets = {
             path.name: _read_static_document(path, YEAR_SECONDS)
             for path in (built / "assets").glob("*")
-            if path.suffix in _MEDIA_TYPES
+            if path.suffix in _MEDIA_TYPE_BY_SUFFIX
         }
         """Files whose names depend on their content, so that they never change."""
 
@@ -130,12 +132,12 @@ DOCUMENTATION_POLICY_HEADERS = {
 """The policy of pages: only files of this origin are loaded."""
 
 
-DOCUMENTATION_FILES = {
+DOCUMENTATION_FILE_BY_NAME = {
     path.name: _read_static_document(path, 0, DOCUMENTATION_POLICY_HEADERS)
     if path.suffix == ".html"
     else _read_static_document(path, _DAY_SECONDS)
     for path in (Path(__file__).parent / "docs" / "static").iterdir()
-    if path.suffix in _MEDIA_TYPES
+    if path.suffix in _MEDIA_TYPE_BY_SUFFIX
 }
 """The pages `start.html` and `docs.html`, and the files that they load."""
 
@@ -208,7 +210,7 @@ def _create_probe_handlers(
 
 
 def _create_console_handlers(console: ConsoleFiles | None) -> list[ControllerRouterHandler]:
-    page = (console and console.page) or DOCUMENTATION_FILES["start.html"]
+    page = (console and console.page) or DOCUMENTATION_FILE_BY_NAME["start.html"]
     assets = console.assets if console else {}
 
     @get("/")
@@ -244,12 +246,12 @@ def _create_documentation_handlers(catalogue: DocumentCache) -> list[ControllerR
 
     @get("/docs")
     async def docs(request: HttpRequest) -> Response[bytes]:
-        return DOCUMENTATION_FILES["docs.html"].answer(request)
+        return DOCUMENTATION_FILE_BY_NAME["docs.html"].answer(request)
 
     @get("/docs/{name:str}")
     async def file(request: HttpRequest, name: FromPath[str]) -> Response[bytes]:
-        if name not in DOCUMENTATION_FILES:
+        if name not in DOCUMENTATION_FILE_BY_NAME:
             raise NotFound("the documentation has no such file")
-        return DOCUMENTATION_FILES[name].answer(request)
+        return DOCUMENTATION_FILE_BY_NAME[name].answer(request)
 
     return [openapi, openapi_of, docs, file]

@@ -108,7 +108,7 @@ class Tarpit:
 
     async def delay_rejection(self, caller: str) -> None:
         """Wait until a rejection of this caller may be sent."""
-        pause = self._compute_delay(caller, time.monotonic())
+        pause = self._compute_delay_seconds(caller, time.monotonic())
         if not pause or self._held >= MAX_DELAYED_REJECTIONS:
             return
         self._held += 1
@@ -117,7 +117,7 @@ class Tarpit:
         finally:
             self._held -= 1
 
-    def _compute_delay(self, caller: str, now: float) -> float:
+    def _compute_delay_seconds(self, caller: str, now: float) -> float:
         pause = self._meter.seconds_until(caller, 1, FREE_REJECTIONS_PER_SECOND, now, BURST_SECONDS)
         if pause < MAX_REJECTION_DELAY_SECONDS:
             self._meter.consume(caller, 1)

@@ -57,10 +57,10 @@ from services.gateway.rates import Tarpit
 from services.gateway.routes import API_PREFIX, CredentialType, Route
 from services.gateway.upstream.connection import HeaderField
 
-MAX_READ, MAX_WAITING = 32 * 1024, 16 * 1024
+MAX_READ_BYTES, MAX_WAITING_BYTES = 32 * 1024, 16 * 1024
 """Bytes that are read in one step, and that may wait for a peer before reading from the other
 pauses."""
-_read_buffer = memoryview(bytearray(MAX_READ))
+_read_buffer = memoryview(bytearray(MAX_READ_BYTES))
 """The read buffer that all tunnels share: its content is forwarded before the next read."""
 
 
@@ -76,7 +76,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
         self.transport = cast(
             "asyncio.Transport", transport
         )  # uvloop's class does not inherit from it
-        self.transport.set_write_buffer_limits(MAX_WAITING)
+        self.transport.set_write_buffer_limits(MAX_WAITING_BYTES)
         enable_keep_alive(self.transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -23,7 +23,7 @@ from services.workflow.components.catalogue import (
 )
 from services.workflow.credentials.console import CredentialHandlers, credential_router
 from services.workflow.engine.log_entries import REJECTED_RUNS_LOG_SECONDS
-from services.workflow.engine.recovery import PENDING_PERIOD, RECOVERY_PERIOD
+from services.workflow.engine.recovery import PENDING_PERIOD_SECONDS, RECOVERY_PERIOD_SECONDS
 from services.workflow.engine.wiring import EngineParts, wire_engine
 from services.workflow.flows.console import FlowHandlers, flow_router
 from services.workflow.flows.deployment import REPAIR_SECONDS
@@ -126,7 +126,10 @@ async def lifespan(core: WorkflowPackages) -> AsyncIterator[None]:
     jobs: dict[str, Job] = {
         "outbox": clients.outbox.sweep,
         "recovery": partial(
-            repeat, recover, RECOVERY_PERIOD, "interrupted runs were not recovered; retrying"
+            repeat,
+            recover,
+            RECOVERY_PERIOD_SECONDS,
+            "interrupted runs were not recovered; retrying",
         ),
         "settling": partial(
             repeat, settle, REPAIR_SECONDS, "services of flows were not synchronized; retrying"
@@ -143,7 +146,9 @@ async def lifespan(core: WorkflowPackages) -> AsyncIterator[None]:
             create_alarm_consumer(clients.bus, core.sender.store).run(),
             core.sender.run(),
             repeat(
-                engine.pending.recover, PENDING_PERIOD, "pending runs were not started; retrying"
+                engine.pending.recover,
+                PENDING_PERIOD_SECONDS,
+                "pending runs were not started; retrying",
             ),
             repeat(engine.retention.clean, CLEANUP_SECONDS, "old runs were not deleted; retrying"),
             repeat(

@@ -13,7 +13,7 @@ from services.workflow.notifications.store import CHANNELS
 from services.workflow.runs.store import ENDED_RUNS_FILTER
 from services.workflow.triggers.deployed_flows import CHANGES_COLLECTION, CHANGES_RETENTION_SECONDS
 
-COLLECTIONS = {
+INDEXES_BY_COLLECTION = {
     "flows": [build_index_model("tenant", "-_id")],
     "flow_versions": [build_index_model("_id.flow")],
     "deployments": [build_index_model("component")],
@@ -63,10 +63,13 @@ async def _drop_version_01_run_indexes(database: Database) -> None:
 
 MIGRATIONS = (
     Migration(
-        4000, "collections and indexes", partial(create_collections, collections=COLLECTIONS)
+        4000,
+        "collections and indexes",
+        partial(create_collections, collections=INDEXES_BY_COLLECTION),
     ),
     Migration(3231, "due times of notifications by user and channel", _check_notices),
     Migration(922, "indexes of version 0.1 for runs", _drop_version_01_run_indexes, contract=True),
     Migration(3232, "index of version 0.1 for notices", _drop_due_index, contract=True),
 )
-"""Migrations by number. Increase the first number when `COLLECTIONS` changes, to run it again."""
+"""Migrations by number. Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it
+again."""

@@ -14,7 +14,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
 EVENTS_STREAM = "EVENTS"
-BATCH, WAIT = 100, 30.0
+MAX_EVENTS_PER_REQUEST, REQUEST_SECONDS = 100, 30.0
 """Maximum events of a request, and how long it waits for them, in seconds."""
 
 
@@ -114,7 +114,7 @@ async def _yield_durable_events(
     reader = await stream.pull_subscribe_bind(login.client_id, EVENTS_STREAM)
     while True:
         with contextlib.suppress(NothingCame):
-            for message in await reader.fetch(BATCH, timeout=WAIT):
+            for message in await reader.fetch(MAX_EVENTS_PER_REQUEST, timeout=REQUEST_SECONDS):
                 if _matches_pattern(message.subject, subject):
                     yield login.parse_event(message.subject, message.data)
                 await message.ack()

@@ -30,7 +30,7 @@ from deploy.platform.errors import CommandError
 from deploy.platform.files import read_text_file
 from deploy.platform.openapi import ApiRejected, ManagementApiClient, OpenApiClient
 from libs.common.jobs import gather_limited, run_until_first_ends
-from libs.common.tls import MQTT_PORTS, trusting_context
+from libs.common.tls import DEFAULT_PORT_BY_MQTT_SCHEME, trusting_context
 from libs.common.tsl import parse_document
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.things.product_model import ProductCodec, extract_codec
@@ -128,9 +128,9 @@ def parse_address(broker: str) -> tuple[str, int, bool]:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise CommandError(f"{broker} is not a valid address: {error}") from error
-    if not host or parts.scheme not in MQTT_PORTS:
+    if not host or parts.scheme not in DEFAULT_PORT_BY_MQTT_SCHEME:
         raise CommandError(f"{broker} is not mqtts://host:port or mqtt://host:port")
-    return host, port or MQTT_PORTS[parts.scheme], parts.scheme == "mqtts"
+    return host, port or DEFAULT_PORT_BY_MQTT_SCHEME[parts.scheme], parts.scheme == "mqtts"
 
 
 async def generate_uplinks(
@@ -297,7 +297,7 @@ class SimulatedNetwork:
                     await self.serve(client)
             except (aiomqtt.MqttError, OSError) as error:
                 self.counts.last_error = str(error) or type(error).__name__
-                await asyncio.sleep(backoff.next_pause(time.monotonic() - started))
+                await asyncio.sleep(backoff.next_pause_seconds(time.monotonic() - started))
 
     async def serve(self, client: aiomqtt.Client) -> None:
         """Publish uplinks and receive downlinks while the connection lasts."""

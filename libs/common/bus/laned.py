@@ -24,17 +24,17 @@ from libs.common.scheduling import Lanes
 
 log = logging.getLogger(__name__)
 
-ITEMS, SIZE = 2_000, 8 * 1024**2
+READ_AHEAD_MESSAGES, READ_AHEAD_BYTES = 2_000, 8 * 1024**2
 """Messages and bytes of a lane that are always read ahead. A lane may hold more, but not more than
 the room that is left below the limits of all lanes."""
-MAX_ITEMS, MAX_SIZE = 20_000, 32 * 1024**2
+MAX_QUEUED_MESSAGES, MAX_QUEUED_BYTES = 20_000, 32 * 1024**2
 """Messages and bytes of all lanes, above which no more messages are requested. Messages that arrive
 nevertheless are accepted up to twice the bytes."""
 MESSAGE_OVERHEAD_BYTES = 512
 """Bytes of memory that a message uses in addition to its payload."""
-MIN_REDELIVERY_RATE = 1_000.0
+MIN_REDELIVERIES_PER_SECOND = 1_000.0
 """Minimum rate at which messages of a full lane are delivered again, per second."""
-PARKED, PARKED_SIZE = 1_000, 1024**2
+MAX_PARKED_MESSAGES, MAX_PARKED_BYTES = 1_000, 1024**2
 """Messages and bytes of a lane that wait in this process until earlier messages were delivered
 again. They let a lane return to normal soon after a burst."""
 MISSING_REDELIVERY_SECONDS = 60.0
@@ -55,12 +55,12 @@ class _ReturnedMessages:
     parked_size: int = 0
     moved: float = 0.0
     """The last time (monotonic) when a message was returned or delivered again."""
-    pace: float = MIN_REDELIVERY_RATE
+    pace: float = MIN_REDELIVERIES_PER_SECOND
     """Messages that are delivered again, per second."""
 
     def park(self, message: Msg) -> bool:
         """Keep a later message here; return False if there is no room."""
-        if len(self.parked) >= PARKED or self.parked_size >= PARKED_SIZE:
+        if len(self.parked) >= MAX_PARKED_MESSAGES or self.parked_size >= MAX_PARKED_BYTES:
             return False
         self.parked.append(message)
         self.parked_size += len(message.data) + MESSAGE_OVERHEAD_BYTES
@@ -78,7 +78,7 @@ class LanedMessages:
         handle: Callable[[list[Msg]], Awaitable[bool]],
         batch: int,
         workers: int,
-        items: int = ITEMS,
+        items: int = READ_AHEAD_MESSAGES,
     ) -> None:
         """`handle` returns False for a batch that should be delivered again.
 
@@ -97,7 +97,9 @@ class LanedMessages:
 
     async def wait_for_room(self) -> None:
         """Wait until the lanes have room for more messages."""
-        while self._running and (self._lanes.items >= MAX_ITEMS or self._lanes.size >= MAX_SIZE):
+        while self._running and (
+            self._lanes.items >= MAX_QUEUED_MESSAGES or self._lanes.size >= MAX_QUEUED_BYTES
+        ):
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     async def put(self, messages: Iterable[Msg]) -> None:
@@ -169,10 +171,11 @@ class LanedMessages:
         lanes, size = self._lanes, len(message.data) + MESSAGE_OVERHEAD_BYTES
         waiting = lanes.waiting(lane)
         full = waiting and (
-            waiting >= max(self._items, MAX_ITEMS - lanes.items)
-            or lanes.waiting_size(lane) + size > max(SIZE, MAX_SIZE - lanes.size)
+            waiting >= max(self._items, MAX_QUEUED_MESSAGES - lanes.items)
+            or lanes.waiting_size(lane) + size
+            > max(READ_AHEAD_BYTES, MAX_QUEUED_BYTES - lanes.size)
         )
-        if full or lanes.size >= 2 * MAX_SIZE:
+        if full or lanes.size >= 2 * MAX_QUEUED_BYTES:
             return False
         lanes.put(lane, message, size=size)
         return True
@@ -204,7 +207,7 @@ class LanedMessages:
     def _next_batch(self, lane: str) -> list[Msg]:
         messages: list[Msg] = []
         size = 0
-        while len(messages) < self._batch and size < SIZE and self._lanes.waiting(lane):
+        while len(messages) < self._batch and size < READ_AHEAD_BYTES and self._lanes.waiting(lane):
             message, its_size = self._lanes.pop(lane)
             messages.append(message)
             size += its_size
@@ -218,7 +221,7 @@ class LanedMessages:
                 )
             elif deferred := self._deferred.get(lane):
                 deferred.pace = max(
-                    MIN_REDELIVERY_RATE, len(messages) / (time.monotonic() - began + 0.001)
+                    MIN_REDELIVERIES_PER_SECOND, len(messages) / (time.monotonic() - began + 0.001)
                 )
         finally:
             self._lanes.end(lane, began)

@@ -34,7 +34,7 @@ from libs.common.bus.subjects import EXTERNAL_TOPICS, partitioned_uplink_subject
 
 log = logging.getLogger(__name__)
 
-DAY = 86_400.0
+DAY_SECONDS = 86_400.0
 STREAM_EXISTS_CODE = 10058
 """JetStream's error code for a stream that already exists."""
 UPLINK, EVENTS, DEAD, MQTT = "UPLINK", "EVENTS", "DEAD", "$MQTT_msgs"
@@ -63,7 +63,7 @@ def _retained_stream(
         retention=RetentionPolicy.LIMITS,
         discard=DiscardPolicy.OLD,
         storage=StorageType.FILE,
-        max_age=days * DAY,
+        max_age=days * DAY_SECONDS,
         max_bytes=gib * 1024**3,
         duplicate_window=window,
     )
@@ -82,7 +82,7 @@ STREAM_CONFIGS: dict[str, StreamConfig] = {
         discard=DiscardPolicy.NEW,
         storage=StorageType.FILE,
         max_bytes=256 * 1024**2,
-        max_age=DAY,
+        max_age=DAY_SECONDS,
         max_msgs_per_subject=100,
         discard_new_per_subject=True,
     ),
@@ -101,7 +101,7 @@ STREAM_CONFIGS: dict[str, StreamConfig] = {
         subjects=["$MQTT.sess.>"],
         storage=StorageType.FILE,
         max_msgs_per_subject=1,
-        max_age=SESSION_DAYS * DAY,
+        max_age=SESSION_DAYS * DAY_SECONDS,
     ),
     UPLINK: StreamConfig(
         name=UPLINK,

@@ -38,7 +38,7 @@ _DESCRIPTION = (
     "events may arrive later than newer ones of the same device: use `ts`."
 )
 
-_PARAMETERS = {
+_DESCRIPTION_BY_PARAMETER = {
     "tenant": "The tenant; `default` on a platform with one tenant",
     "deviceId": "The device's id, a number",
     "thingId": "The id of the thing of an integration or custom entity, a number",
@@ -167,7 +167,7 @@ def _describe_channel(channel: Channel) -> dict[str, Any]:
         "description": channel.summary,
         "messages": {body: {"$ref": f"#/components/messages/{body}"}},
         "parameters": {
-            name: {"description": _PARAMETERS[name]}
+            name: {"description": _DESCRIPTION_BY_PARAMETER[name]}
             for name in re.findall(r"\{(\w+)\}", channel.address)
         },
     }

@@ -14,7 +14,7 @@ from libs.common.clock import to_ms
 from libs.common.envelope import ConsoleFailure
 from libs.common.errors import InvalidInput, MalformedRequest
 from libs.common.http.ids import Id
-from libs.common.http.open_api import ERROR_DESCRIPTIONS
+from libs.common.http.open_api import ERROR_DESCRIPTION_BY_STATUS
 from libs.common.http.operations import ConsoleOperation
 from libs.common.http.streaming import StreamedAnswer
 
@@ -219,7 +219,7 @@ CONSOLE_ERROR_RESPONSES: dict[int, Any] = {
         description=sentence.replace("errMsg", "detail_message").replace("requestId", "request_id"),
         generate_examples=False,
     )
-    for status, sentence in ERROR_DESCRIPTIONS.items()
+    for status, sentence in ERROR_DESCRIPTION_BY_STATUS.items()
 }
 """The errors that every operation of the management API documents."""
 

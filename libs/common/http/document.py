@@ -288,7 +288,13 @@ def _name_schemas(document: dict[str, Any]) -> None:
 
 
 _TITLE_PART = re.compile(r"\w+|[\[\],]")
-_TYPE_NAMES = {"str": "Text", "int": "Number", "bool": "Flag", "NoneType": "Empty", "dict": "Map"}
+_TITLE_WORD_BY_TYPE = {
+    "str": "Text",
+    "int": "Number",
+    "bool": "Flag",
+    "NoneType": "Empty",
+    "dict": "Map",
+}
 _UNION_TYPES = {"Union", "UnionType", "Optional"}
 
 
@@ -305,7 +311,7 @@ def _pop_name(parts: list[str]) -> str:
             inner.append(_pop_name(parts))
     if kind in _UNION_TYPES:
         return _union_name(inner)
-    word = _TYPE_NAMES.get(kind, kind[0].upper() + kind[1:])
+    word = _TITLE_WORD_BY_TYPE.get(kind, kind[0].upper() + kind[1:])
     return (inner[-1] if inner else "") + word
 
 

@@ -19,7 +19,7 @@ from libs.common.http.request import get_principal
 from libs.common.identity.functions import COMMAND_FUNCTIONS, Function
 from libs.common.identity.principal import PrincipalKind
 
-_WRONG_KIND = {
+_REASON_BY_REQUIRED_KIND = {
     PrincipalKind.APPLICATION: "this operation is for applications",
     PrincipalKind.DEVICE: "this operation is for devices",
     PrincipalKind.USER: "this operation is for users",
@@ -45,7 +45,7 @@ class Guard:
         """
         principal = get_principal(connection)
         if principal.kind is not self.kind:
-            raise Forbidden(_WRONG_KIND[self.kind])
+            raise Forbidden(_REASON_BY_REQUIRED_KIND[self.kind])
         if self.super_admin and not principal.super_admin:
             raise Forbidden("this operation is for super-admins")
         if self.functions and not principal.may(*self.functions):

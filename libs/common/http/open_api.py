@@ -11,7 +11,7 @@ from libs.common.errors import InvalidInput
 from libs.common.http.operations import Operation
 from libs.common.http.request import HttpRequest
 
-ERROR_DESCRIPTIONS = {
+ERROR_DESCRIPTION_BY_STATUS = {
     400: "An input is invalid; `errMsg` names the field",
     401: "The token is missing, invalid or expired",
     403: "The caller does not have permission",
@@ -28,7 +28,7 @@ ERROR_DESCRIPTIONS = {
 
 OPEN_API_ERROR_RESPONSES: dict[int, ResponseSpec] = {
     status: ResponseSpec(data_container=Failure, description=sentence, generate_examples=False)
-    for status, sentence in ERROR_DESCRIPTIONS.items()
+    for status, sentence in ERROR_DESCRIPTION_BY_STATUS.items()
 }
 
 

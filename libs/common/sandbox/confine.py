@@ -26,7 +26,7 @@ _ALLOW, _KILL_PROCESS = 0x7FFF0000, 0x80000000
 _LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT = 0, 4
 
-_SYSTEM_CALLS: dict[str, tuple[int, frozenset[int]]] = {
+_ARCHITECTURE_AND_CALLS_BY_MACHINE: dict[str, tuple[int, frozenset[int]]] = {
     # read write close mmap mprotect munmap brk rt_sigaction rt_sigprocmask rt_sigreturn mremap
     # madvise exit futex clock_gettime exit_group getrandom
     "x86_64": (
@@ -92,7 +92,7 @@ def confine_process(extra_memory: int, *, allow_timer: bool = False) -> None:
 
 def _allow_only_computing(*, timer: bool) -> None:
     machine = platform.machine()
-    system_calls = _SYSTEM_CALLS.get(machine)
+    system_calls = _ARCHITECTURE_AND_CALLS_BY_MACHINE.get(machine)
     if system_calls is None:
         return
     architecture, allowed = system_calls

@@ -13,7 +13,7 @@ R = TypeVar("R")
 Turn = asyncio.Future[float]
 """A waiting item; the result of the future is the start time of its worker."""
 
-ITEMS, SIZE = 1_000, 8 * 1024**2
+DEFAULT_LANE_ITEMS, DEFAULT_LANE_BYTES = 1_000, 8 * 1024**2
 """Default limits of a lane's backlog: items and bytes."""
 
 
@@ -38,8 +38,8 @@ class FairScheduler:
         name: str,
         workers: int,
         *,
-        items: int = ITEMS,
-        size: int = SIZE,
+        items: int = DEFAULT_LANE_ITEMS,
+        size: int = DEFAULT_LANE_BYTES,
         caps: Callable[[str], Caps] | None = None,
         has_metrics: bool = True,
     ) -> None:

@@ -16,15 +16,15 @@ from libs.common.tsl._write_only import MASK, UNKNOWN_REASON, mask_fault
 from libs.common.tsl.faults import Code, Fault
 from libs.common.tsl.limits import MAX_KEY_LENGTH
 
-ENCODING_PATTERNS = {
+PATTERN_BY_ENCODING = {
     "HEX": r"\A(?:[0-9A-Fa-f]{2})*\Z",
     "ASCII": r"\A[\x00-\x7f]*\Z",
     "BASE64": r"\A(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?\Z",
 }
 """Patterns of text by encoding; UTF8 permits any text."""
 
-_ENCODING_MATCHERS = {
-    name: re.compile(pattern).search for name, pattern in ENCODING_PATTERNS.items()
+_SEARCH_BY_ENCODING = {
+    name: re.compile(pattern).search for name, pattern in PATTERN_BY_ENCODING.items()
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -176,7 +176,7 @@ def _check_text(node: Node, value: object) -> str:
     if not isinstance(value, str):
         _reject("must be a text")
     _check_size(node, len(value), "characters")
-    if node.encoding in _ENCODING_MATCHERS and not _ENCODING_MATCHERS[node.encoding](value):
+    if node.encoding in _SEARCH_BY_ENCODING and not _SEARCH_BY_ENCODING[node.encoding](value):
         _reject(f"must be {node.encoding}", "encoding")
     if _SURROGATE.search(value):
         _reject("must not contain half a surrogate pair", "other")

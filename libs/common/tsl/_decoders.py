@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from libs.common.tsl._check import ENCODING_PATTERNS
+from libs.common.tsl._check import PATTERN_BY_ENCODING
 from libs.common.tsl._node import Node
 from libs.common.tsl.faults import Fault, MalformedReport
 from libs.common.tsl.limits import MAX_KEY_LENGTH, MAX_TIME_MS
@@ -60,7 +60,7 @@ def _value_type(node: Node) -> Any:  # noqa: PLR0911 - one type after the other
         case "ENUM":
             return Literal[tuple(node.choices)]
         case "STRING":
-            pattern = ENCODING_PATTERNS.get(node.encoding or "")
+            pattern = PATTERN_BY_ENCODING.get(node.encoding or "")
             return _sized_type(str, node, pattern=pattern)
         case "STRUCT":
             return _struct_type("Struct", node.members)

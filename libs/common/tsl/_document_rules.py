@@ -26,8 +26,8 @@ from libs.common.tsl.faults import Fault, Faults
 from libs.common.tsl.limits import MAX_DECLARED_SIZE, MAX_DEPTH, MAX_TEXT_LENGTH, find_key_fault
 
 _MAX_DIGITS = 15
-_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
-_CHARACTERS_PER_UNIT = {"HEX": 2, "BASE64": 4}
+_BOOL_BY_TEXT = {"true": True, "1": True, "false": False, "0": False}
+_CHARACTERS_PER_UNIT_BY_ENCODING = {"HEX": 2, "BASE64": 4}
 
 
 def check_spec(spec: DataSpec, path: str, faults: Faults) -> None:
@@ -75,7 +75,7 @@ def _check_mapping(spec: DataSpec, path: str, faults: Faults) -> None:
         faults.add(f"{path}.mapping", "must not have a blank key")
     if kind != "BOOL":
         return
-    truths = [_TRUTHS.get(key.lower()) for key in keys]
+    truths = [_BOOL_BY_TEXT.get(key.lower()) for key in keys]
     if None in truths:
         faults.add(f"{path}.mapping", "must have the keys true and false, or 1 and 0, for a BOOL")
     elif len(set(truths)) < len(truths):
@@ -103,7 +103,7 @@ def _check_sizes(spec: DataSpec, rules: Validator, path: str, faults: Faults) ->
     if low is not None and high is not None and low > high:
         faults.add(f"{path}.minSize", "exceeds maxSize")
     elif spec.data_type == "STRING" and high is not None:
-        unit = _CHARACTERS_PER_UNIT.get(spec.encoding or "", 1)
+        unit = _CHARACTERS_PER_UNIT_BY_ENCODING.get(spec.encoding or "", 1)
         if high // unit * unit < (low or 0):
             faults.add(f"{path}.maxSize", f"permits no {spec.encoding} text")
 
@@ -122,7 +122,7 @@ def parse_default(kind: str, text: str | None) -> object:
     if text is None or kind in {"STRING", "ENUM"}:
         return text
     if kind == "BOOL":
-        return _TRUTHS.get(text.lower(), text)
+        return _BOOL_BY_TEXT.get(text.lower(), text)
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -27,7 +27,7 @@ from libs.common.tsl.document import (
 from libs.common.tsl.faults import Faults
 from libs.common.tsl.limits import INT_RANGE, LONG_RANGE, MAX_DATE_SECONDS
 
-_INTEGER_RANGES = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE_SECONDS)}
+_INTEGER_RANGE_BY_TYPE = {"INT": INT_RANGE, "LONG": LONG_RANGE, "DATE": (0, MAX_DATE_SECONDS)}
 
 
 class Node(msgspec.Struct, kw_only=True):
@@ -140,10 +140,10 @@ def find_number_bounds(
     kind: str, rules: Validator
 ) -> tuple[int | float | None, int | float | None]:
     """Return the minimum and maximum of a number of type `kind`."""
-    if kind not in _INTEGER_RANGES:
+    if kind not in _INTEGER_RANGE_BY_TYPE:
         low, high = rules.min, rules.max
         return None if low is None else float(low), None if high is None else float(high)
-    least, greatest = _INTEGER_RANGES[kind]
+    least, greatest = _INTEGER_RANGE_BY_TYPE[kind]
     if rules.min is not None:
         least = max(least, math.ceil(rules.min))
     if rules.max is not None:

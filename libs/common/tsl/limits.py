@@ -30,7 +30,7 @@ INT_RANGE: Final = (-(2**31), 2**31 - 1)
 LONG_RANGE: Final = (-(2**63), 2**63 - 1)
 
 _OPEN_FORBIDDEN = re.compile("[.\x00\ud800-\udfff]")
-_SIGNS = re.compile("[:*,{}]")
+_SPECIAL_CHARACTER = re.compile("[:*,{}]")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _FORBIDDEN = re.compile(r'[.\s\x00-\x1f\x7f"\\\ud800-\udfff]')
 
@@ -58,7 +58,7 @@ def find_sign_fault(text: str) -> str | None:
     `*` and `,` are special in lists of keys to listen to, braces in references of flows, and a
     colon separates a key from its value.
     """
-    match = _SIGNS.search(text)
+    match = _SPECIAL_CHARACTER.search(text)
     return f"must not contain {match.group()!r}" if match else None
 
 

@@ -67,7 +67,7 @@ def _value(node: Node, rng: random.Random, previous: object) -> Any:
         last = _valid(node, parse_default(node.kind, node.default))
         if last is not None:
             return last
-    return _GENERATORS[node.kind](node, rng, last)
+    return _GENERATOR_BY_TYPE[node.kind](node, rng, last)
 
 
 def _valid(node: Node, value: object) -> Any:
@@ -145,7 +145,7 @@ def _round_to_places(number: float, node: Node, low: float, high: float) -> floa
 
 def _range(node: Node) -> tuple[int | float, int | float]:
     """Return the declared range of a number, or a small one without bounds."""
-    least, greatest = _DEFAULT_RANGES.get(node.kind, (-math.inf, math.inf))
+    least, greatest = _DEFAULT_RANGE_BY_TYPE.get(node.kind, (-math.inf, math.inf))
     low = None if node.low == least else node.low
     high = None if node.high == greatest else node.high
     if low is None:
@@ -154,16 +154,18 @@ def _range(node: Node) -> tuple[int | float, int | float]:
 
 
 def _text(node: Node, rng: random.Random, last: str | None) -> str:
-    unit, alphabet = _ALPHABETS.get(node.encoding or "", (1, string.ascii_letters))
+    unit, alphabet = _UNIT_AND_ALPHABET_BY_ENCODING.get(
+        node.encoding or "", (1, string.ascii_letters)
+    )
     maximum = math.inf if node.max_size is None else node.max_size
     size = -(-max(node.min_size, min(_DEFAULT_TEXT_LENGTH, maximum)) // unit) * unit
     size = size if size <= maximum else maximum // unit * unit
     return "".join(rng.choices(alphabet, k=int(size)))
 
 
-_ALPHABETS = {"HEX": (2, _HEX), "BASE64": (4, _BASE64)}
-_DEFAULT_RANGES = {"INT": INT_RANGE, "LONG": LONG_RANGE}
-_GENERATORS: dict[str, Callable[[Node, random.Random, Any], Any]] = {
+_UNIT_AND_ALPHABET_BY_ENCODING = {"HEX": (2, _HEX), "BASE64": (4, _BASE64)}
+_DEFAULT_RANGE_BY_TYPE = {"INT": INT_RANGE, "LONG": LONG_RANGE}
+_GENERATOR_BY_TYPE: dict[str, Callable[[Node, random.Random, Any], Any]] = {
     "BOOL": _bool,
     "ENUM": _enum,
     "DATE": _date,

@@ -19,7 +19,7 @@ import msgspec
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Bus
-from libs.common.bus.streams import DAY, SESSION_DAYS, SESSIONS
+from libs.common.bus.streams import DAY_SECONDS, SESSION_DAYS, SESSIONS
 from libs.common.clock import now_ms
 from libs.common.contracts.auth import Connection
 from libs.common.identity.users import TENANT_LIFETIME_SECONDS, user_tenant_key
@@ -44,7 +44,7 @@ MAX_USER_LOGIN_BURST = 60
 """Maximum logins at once of one device, application or integration."""
 MAX_EXTRA_CLIENT_IDS = 8
 """Maximum client ids of a device in addition to its SN."""
-CLIENT_ID_RESERVATION_SECONDS = int(SESSION_DAYS * DAY)
+CLIENT_ID_RESERVATION_SECONDS = int(SESSION_DAYS * DAY_SECONDS)
 """Seconds for which an MQTT client id stays reserved; nats-server keeps its session as long."""
 MAX_WAITING_SESSION_DELETIONS = 1000
 """Maximum MQTT sessions waiting to be deleted. Further sessions expire in nats-server."""

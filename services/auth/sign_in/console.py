@@ -20,7 +20,7 @@ from services.auth.sign_in.token_requests import (
 from services.auth.sign_in.tokens import UserTokenService
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
 
-_CLIENT_FIELD_DESCRIPTIONS = {
+_DESCRIPTION_BY_CLIENT_FIELD = {
     "client_id": f"The console's client id; the built-in console has `{OWN_CONSOLE_CLIENT_ID}`",
     "client_secret": "The console's client secret",
 }
@@ -38,7 +38,7 @@ class SignInOperation(Operation):
                 {
                     "username": "The email address",
                     "password": "The password",
-                    **_CLIENT_FIELD_DESCRIPTIONS,
+                    **_DESCRIPTION_BY_CLIENT_FIELD,
                 },
             ),
             build_grant_schema(
@@ -46,7 +46,7 @@ class SignInOperation(Operation):
                 "refresh_token",
                 {
                     "refresh_token": "The latest refresh token, which can be used once",
-                    **_CLIENT_FIELD_DESCRIPTIONS,
+                    **_DESCRIPTION_BY_CLIENT_FIELD,
                 },
             ),
             grant_type="password",

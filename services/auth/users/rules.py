@@ -38,7 +38,7 @@ def validate_nickname(text: str) -> str:
 
 SHORTEST_PASSWORD, LONGEST_PASSWORD = 8, 63
 _PRINTABLE_ASCII = re.compile(r"[!-~]+")
-_REQUIRED_CHARACTERS = {
+_PATTERN_BY_REQUIRED_CHARACTER = {
     "an upper-case letter": r"[A-Z]",
     "a lower-case letter": r"[a-z]",
     "a digit": r"[0-9]",
@@ -56,7 +56,9 @@ def validate_password(text: str, field: str = "password") -> str:
     if not _PRINTABLE_ASCII.fullmatch(text):
         raise InvalidInput("must be printable ASCII without spaces", field=field)
     missing = [
-        name for name, pattern in _REQUIRED_CHARACTERS.items() if not re.search(pattern, text)
+        name
+        for name, pattern in _PATTERN_BY_REQUIRED_CHARACTER.items()
+        if not re.search(pattern, text)
     ]
     if missing:
         raise InvalidInput(f"must have {', '.join(missing)}", field=field)
@@ -68,5 +70,5 @@ def generate_password() -> str:
     alphabet = string.ascii_letters + string.digits
     while True:
         made = "".join(secrets.choice(alphabet) for _ in range(24))
-        if all(re.search(pattern, made) for pattern in _REQUIRED_CHARACTERS.values()):
+        if all(re.search(pattern, made) for pattern in _PATTERN_BY_REQUIRED_CHARACTER.values()):
             return made

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.device.alarms.model import Comparison, EventCondition, ValueCondition
 
-_COMPARE: Mapping[Comparison, Callable[[Any, Any], bool]] = {
+_OPERATOR_BY_COMPARISON: Mapping[Comparison, Callable[[Any, Any], bool]] = {
     "GT": operator.gt,
     "GTE": operator.ge,
     "LT": operator.lt,
@@ -37,7 +37,7 @@ def compile_check(condition: ValueCondition | EventCondition) -> ConditionCheck:
     if isinstance(condition, EventCondition):
         events = {condition.ended_by: Verdict.BACK, condition.event: Verdict.BEYOND}
         return events.get
-    threshold, compare = condition.threshold, _COMPARE[condition.comparison]
+    threshold, compare = condition.threshold, _OPERATOR_BY_COMPARISON[condition.comparison]
     if isinstance(threshold, (bool, str)):
         kind = type(threshold)
 

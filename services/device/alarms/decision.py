@@ -183,7 +183,7 @@ def decide(
             points.append(msgspec.structs.replace(fold.point, until=checkpoint_times.pop(0)))
         fold.apply_reading(row, check(row.value))
     points += [msgspec.structs.replace(fold.point, until=at) for at in checkpoint_times]
-    due = fold.raise_or_get_due(now)
+    due = fold.raise_or_get_due_ms(now)
     point, changes = fold.point, fold.alarm_transitions()
     at, sequence = max((state.at, state.sequence), (point.at, point.sequence))
     if window.start.full or state.settles is None:
@@ -274,7 +274,7 @@ class _Fold:
                 self.transitions.append(_StatusChange(row.ts, row.sequence, raised=False))
             point.status, point.at, point.sequence = "NORMAL", row.ts, row.sequence
 
-    def raise_or_get_due(self, now: int) -> int | None:
+    def raise_or_get_due_ms(self, now: int) -> int | None:
         """Raise the alarm if its duration is over at `now` (ms), or return when it will be over.
 
         The duration begins when its first reading arrives, because later readings that end it

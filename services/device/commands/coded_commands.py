@@ -10,7 +10,7 @@ from libs.common.store.mongo import Collection as Stored
 from libs.common.store.mongo import Document, require_document
 from services.device.commands.model import OPEN_STATES, Command, CommandDownlink
 
-PREVIOUS_STATES: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
+PREVIOUS_STATES_BY_STATE: Mapping[DownlinkState, tuple[DownlinkState | None, ...]] = {
     "SENT": (None,),
     "ACKNOWLEDGED": (None, "SENT"),
     "UNACKNOWLEDGED": (None, "SENT"),
@@ -67,7 +67,7 @@ class CodedCommands:
                 **query,
                 "status": {"$in": OPEN_STATES},
                 f"{place}.port": {"$exists": True},
-                f"{place}.state": {"$in": PREVIOUS_STATES[state]},
+                f"{place}.state": {"$in": PREVIOUS_STATES_BY_STATE[state]},
             },
             {"$set": changes},
         )

@@ -50,7 +50,7 @@ from services.device.things.model import Device
 
 COMMANDS_PER_READ = 100
 """Commands that are read together when all commands of a thing end."""
-MARK_PUBLISHED_DELAY = 0.5
+MARK_PUBLISHED_DELAY_SECONDS = 0.5
 """Seconds after which published commands are marked, all together."""
 NEWEST_FIRST = [("createdAt", -1), ("_id", -1)]
 CommandsWithEvents = tuple[Sequence[Command], Sequence[OutboxEntry]]
@@ -149,7 +149,7 @@ class CommandStore(ThingDataStore):
 
     async def _mark_published(self) -> None:
         while self._published:
-            await asyncio.sleep(MARK_PUBLISHED_DELAY)
+            await asyncio.sleep(MARK_PUBLISHED_DELAY_SECONDS)
             ids, self._published = self._published, []
             await self._commands.update_many(
                 {"_id": {"$in": ids}, "unpublished": True}, {"$unset": {"unpublished": ""}}

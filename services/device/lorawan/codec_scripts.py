@@ -115,7 +115,7 @@ def _equals_at_depth(decoded: Any, expected: Any, depth: int) -> bool:
     return number is not None and number in (decoded, expected)
 
 
-DECODER_ENTRY_POINTS = {
+DECODER_ARGUMENTS_BY_ENTRY_POINT = {
     "decodeUplink": [CodecArgument("input")],
     "Decode": [
         CodecArgument("fPort"),
@@ -125,7 +125,7 @@ DECODER_ENTRY_POINTS = {
     "Decoder": [CodecArgument("bytes", payload=True), CodecArgument("port")],
 }
 """Arguments by entry point of decoders; the first one that a script has is used."""
-ENCODER_ENTRY_POINTS = {
+ENCODER_ARGUMENTS_BY_ENTRY_POINT = {
     "encodeDownlink": [CodecArgument("input")],
     "Encode": [
         CodecArgument("fPort"),
@@ -134,7 +134,7 @@ ENCODER_ENTRY_POINTS = {
     ],
     "Encoder": [CodecArgument("obj", payload=True), CodecArgument("port")],
 }
-ENTRY_POINTS = (*DECODER_ENTRY_POINTS, *ENCODER_ENTRY_POINTS)
+ENTRY_POINTS = (*DECODER_ARGUMENTS_BY_ENTRY_POINT, *ENCODER_ARGUMENTS_BY_ENTRY_POINT)
 BYTE_VALUE_COUNT = 256
 """Number of values that a byte can have."""
 

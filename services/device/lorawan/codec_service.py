@@ -16,8 +16,8 @@ from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import (
-    DECODER_ENTRY_POINTS,
-    ENCODER_ENTRY_POINTS,
+    DECODER_ARGUMENTS_BY_ENTRY_POINT,
+    ENCODER_ARGUMENTS_BY_ENTRY_POINT,
     ENTRY_POINTS,
     equals_example,
     extract_past_readings,
@@ -284,11 +284,11 @@ def _assemble_codec(
     if body.decoder:
         return Codec(scripts=scripts, decoder=body.decoder, encoder=body.encoder)
     decoder, encoder = (
-        find_entry_point(functions, DECODER_ENTRY_POINTS),
-        find_entry_point(functions, ENCODER_ENTRY_POINTS),
+        find_entry_point(functions, DECODER_ARGUMENTS_BY_ENTRY_POINT),
+        find_entry_point(functions, ENCODER_ARGUMENTS_BY_ENTRY_POINT),
     )
     if not decoder:
-        entry_points = ", ".join(DECODER_ENTRY_POINTS)
+        entry_points = ", ".join(DECODER_ARGUMENTS_BY_ENTRY_POINT)
         field = "scripts" if body.scripts else SINGLE_SCRIPT_NAME
         raise InvalidInput(f"has no function {entry_points}", field=field)
     return Codec(scripts=scripts, decoder=decoder, encoder=encoder)

@@ -28,7 +28,7 @@ _PYTHON_TYPE_BY_VALUE_TYPE: dict[ValueType, Any] = {
 _match_number = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?").fullmatch
 _MAX_SHOWN_CHARACTERS = 200
 """Maximum characters of a value that an error repeats."""
-_BOUNDS_ERRORS = {
+_BOUNDS_ERRORS_BY_FAULT_CODE = {
     "range": (
         ("min", "max"),
         ("out_of_range", "must be in [{}, {}]"),
@@ -195,7 +195,7 @@ def _describe_fault(
 
 def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
     """Return code, text and arguments of the error of a value beyond a member's bounds."""
-    names, both, lower, upper = _BOUNDS_ERRORS[code]
+    names, both, lower, upper = _BOUNDS_ERRORS_BY_FAULT_CODE[code]
     bounds = {name: member.attribute[name] for name in names if name in member.attribute}
     if not bounds:
         return None

@@ -13,7 +13,7 @@ READ_INTERVAL_SECONDS = 60.0
 """Seconds between two readings."""
 LAST, VERIFIED, RESTORED = "last", "verified", "restored"
 _create_gauge = metrics.get_meter("thingway").create_gauge
-_timestamp_gauges = {
+_timestamp_gauge_by_record = {
     LAST: _create_gauge(
         "thingway_backup_finished_timestamp_seconds",
         description="Time of the state in the last backup, s since 1970; 0 without a backup",
@@ -30,7 +30,7 @@ _timestamp_gauges = {
 _restore_duration_gauge = _create_gauge(
     "thingway_backup_restore_seconds", description="Duration of the last test of a restore"
 )
-_size_gauges = {
+_size_gauge_by_field = {
     "bytes": _create_gauge("thingway_backup_bytes", description="Size of the last backup"),
     "disk_used": _create_gauge(
         "thingway_backup_disk_used_bytes", description="Used bytes of the backups' volume"
@@ -66,11 +66,11 @@ class BackupMetrics:
 
     async def _read(self) -> None:
         records_by_id = {record["_id"]: record async for record in self._records.find({})}
-        times = {key: records_by_id.get(key, {"at": 0})["at"] for key in _timestamp_gauges}
+        times = {key: records_by_id.get(key, {"at": 0})["at"] for key in _timestamp_gauge_by_record}
         times[VERIFIED] = max(times[VERIFIED], times[RESTORED])
-        for key, gauge in _timestamp_gauges.items():
+        for key, gauge in _timestamp_gauge_by_record.items():
             gauge.set(times[key] / 1000)
         _restore_duration_gauge.set(records_by_id.get(RESTORED, {}).get("restore_seconds", 0))
-        for field, gauge in _size_gauges.items():
+        for field, gauge in _size_gauge_by_field.items():
             if size := records_by_id.get(LAST, {}).get(field):
                 gauge.set(size)

@@ -148,7 +148,9 @@ class StreamStateReader:
 def _build_state(name: str, reading: StreamReading) -> StreamState:
     maximum = reading.config.max_bytes
     fill = reading.state.bytes / maximum if maximum > 0 else 0.0
-    return StreamState(name, round(reading.oldest, 1), round(fill, 4), reading.missing)
+    return StreamState(
+        name, round(reading.oldest_age_seconds, 1), round(fill, 4), reading.missing_replicas
+    )
 
 
 @get("/streams", guards=[super_admins])

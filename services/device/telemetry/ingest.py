@@ -133,7 +133,7 @@ MAX_FAILURES = 3
 """Failures after which a message that fails alone is moved to `DEAD`."""
 FAILURE_CACHE_SIZE = 10_000
 """Messages whose failures are cached, each of which failed alone."""
-HEALTH_TIMEOUT = 5.0
+HEALTH_TIMEOUT_SECONDS = 5.0
 """Seconds within which store and bus must answer."""
 
 
@@ -193,7 +193,7 @@ class Ingest:
     async def _is_healthy(self) -> bool:
         """Return whether store and bus answer."""
         try:
-            async with asyncio.timeout(HEALTH_TIMEOUT):
+            async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
                 await self.store.check_writable()
                 for stream in (EVENTS, DEAD):
                     await self.bus.js.stream_info(stream)

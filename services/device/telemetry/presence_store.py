@@ -283,11 +283,11 @@ class OfflineTimeouts:
         return cached[1]
 
 
-MAX_RECORD_INTERVAL = 30.0
+MAX_RECORD_INTERVAL_SECONDS = 30.0
 """Maximum seconds between two recorded contacts of one device that sends reports."""
-MAX_RECORD_WAIT = 1.0
+MAX_RECORD_WAIT_SECONDS = 1.0
 """Maximum seconds that a report waits until the contact is recorded."""
-RETRY_DELAY = 1.0
+RETRY_DELAY_SECONDS = 1.0
 """Seconds until a failed record is tried again."""
 CACHE_SIZE = 50_000
 """Devices whose last recorded contact is cached; others are recorded with their next report."""
@@ -323,13 +323,13 @@ class HttpPresence:
         self._scheduler = FairScheduler("presence over HTTP", CONCURRENT_WRITES, items=CACHE_SIZE)
 
     async def record_contact(self, thing: Thing) -> None:
-        """Record that a device sent something; return when stored, or after `MAX_RECORD_WAIT`."""
+        """Record a contact; return when it is stored, or after `MAX_RECORD_WAIT_SECONDS`."""
         if not self.was_recorded_recently(thing):
             moment = time.monotonic()
             self._contacts[thing.id] = _Contact(moment, datetime.now(UTC))
             task = self._tasks.start(thing.id, partial(self._record, thing))
             if task is not None:
-                await asyncio.wait([task], timeout=MAX_RECORD_WAIT)
+                await asyncio.wait([task], timeout=MAX_RECORD_WAIT_SECONDS)
 
     async def record_contacts(self, things: Iterable[Thing]) -> None:
         """Record that several devices sent something."""
@@ -344,7 +344,7 @@ class HttpPresence:
             record = partial(self._record_together, tenant, by_id)
             begun.append(self._tasks.start(object(), record))
         if tasks := [task for task in begun if task is not None]:
-            await asyncio.wait(tasks, timeout=MAX_RECORD_WAIT)
+            await asyncio.wait(tasks, timeout=MAX_RECORD_WAIT_SECONDS)
 
     async def _record_together(self, tenant: str, things: Mapping[int, Thing]) -> None:
         """Record devices of a tenant together; one by one if that fails."""
@@ -372,7 +372,7 @@ class HttpPresence:
         return timedelta(seconds=seconds) if seconds else self._lifetime
 
     def _mark_recorded(self, key: int, contact: _Contact, lifetime: timedelta) -> None:
-        seconds = min(MAX_RECORD_INTERVAL, lifetime.total_seconds() / 4)
+        seconds = min(MAX_RECORD_INTERVAL_SECONDS, lifetime.total_seconds() / 4)
         self._quiet.put(key, contact.moment + seconds)
 
     def was_recorded_recently(self, thing: Thing) -> bool:
@@ -392,7 +392,7 @@ class HttpPresence:
                     await self._store.record_contact(thing.id, contact.at, lifetime)
             except (StoreError, LaneFull) as error:
                 log.warning("a contact of device %d is not recorded yet: %r", thing.id, error)
-                await asyncio.sleep(RETRY_DELAY)
+                await asyncio.sleep(RETRY_DELAY_SECONDS)
             else:
                 self._mark_recorded(thing.id, contact, lifetime)
                 if self._contacts[thing.id] is contact:

@@ -85,11 +85,11 @@ class ConnectionScan:
 
 SCAN_INTERVAL_SECONDS = 5.0
 """Seconds between two scans of all servers."""
-MAX_SCAN_LOAD = 0.05
+MAX_SCAN_TIME_SHARE = 0.05
 """Share of a server's time that scans may use, unless events were lost."""
-RETRY_DELAY = 1.0
+RETRY_DELAY_SECONDS = 1.0
 """Seconds until a failed step is tried again, and between two checks of HTTP lifetimes."""
-MAX_SERVER_SILENCE = 10.0
+MAX_SERVER_SILENCE_SECONDS = 10.0
 """Seconds without an answer of a server after which its connections count as ended."""
 MAX_WAITING_EVENTS = 20_000
 """Events that wait to be written; further events are dropped, and a scan finds the changes."""
@@ -183,9 +183,9 @@ class PresenceWatch:
             try:
                 await step()
             except (StoreError, NatsError, OSError, TimeoutError, Unavailable) as error:
-                log.warning("presence is retried in %g s: %r", RETRY_DELAY, error)
+                log.warning("presence is retried in %g s: %r", RETRY_DELAY_SECONDS, error)
                 self._lost.set()
-                await asyncio.sleep(RETRY_DELAY)
+                await asyncio.sleep(RETRY_DELAY_SECONDS)
 
     async def _write_events(self) -> None:
         """Wait for queued events, and write up to `MAX_CHANGES` events."""
@@ -219,7 +219,7 @@ class PresenceWatch:
             await self._reconcile(server, page)
             await self._close_oversubscribed(page.users)
             if not (hurried or scan.ended):
-                await wait_for_event(self._lost, took / MAX_SCAN_LOAD)
+                await wait_for_event(self._lost, took / MAX_SCAN_TIME_SHARE)
 
     async def _reconcile(self, server: str, page: ConnectionPage) -> None:
         """Add connections that a page has; end those that it lacks if they are closed."""
@@ -248,11 +248,11 @@ class PresenceWatch:
                 await self._account.close(user.connection)
 
     async def _end_silent_servers(self, silent: set[str]) -> None:
-        """End the connections of servers that have not answered for `MAX_SERVER_SILENCE`."""
+        """End the connections of servers that are silent for `MAX_SERVER_SILENCE_SECONDS`."""
         moment = time.monotonic()
         self._missing = {server: self._missing.get(server, moment) for server in silent}
         for server, since in list(self._missing.items()):
-            while since + MAX_SERVER_SILENCE <= moment:
+            while since + MAX_SERVER_SILENCE_SECONDS <= moment:
                 rows = await self._store.list_server_connections(server, 0, None)
                 if not rows:
                     break
@@ -266,11 +266,11 @@ class PresenceWatch:
         async with self._writing:
             number = await self._store.expire_http_lifetimes()
         if number < MAX_CHANGES:
-            await asyncio.sleep(RETRY_DELAY)
+            await asyncio.sleep(RETRY_DELAY_SECONDS)
 
     async def _rescan_after_reconnects(self) -> None:
         """Scan again after a reconnection to NATS, during which events were lost."""
-        await asyncio.sleep(seconds_to_tick(RETRY_DELAY))
+        await asyncio.sleep(seconds_to_tick(RETRY_DELAY_SECONDS))
         reconnects = self._account.reconnect_count
         if reconnects != self._system_reconnects:
             self._system_reconnects = reconnects

@@ -72,7 +72,7 @@ MAX_WAITING_PER_TENANT = 8000
 """Maximum messages of a tenant that wait, and that are processed together."""
 MAX_CONCURRENT_TENANTS = 6
 """Slow tenants that are processed concurrently: fewer than there are codec processes."""
-EXTENSION_INTERVAL = 10.0
+EXTENSION_INTERVAL_SECONDS = 10.0
 """Seconds between two extensions of the acknowledgement deadline of waiting messages."""
 SHUTDOWN_SECONDS = 30.0
 """Seconds that shutdown waits for running batches."""
@@ -100,7 +100,7 @@ class SlowCodecQueue:
         """Extend the deadline of waiting messages, until cancelled."""
         try:
             while True:
-                await asyncio.sleep(EXTENSION_INTERVAL)
+                await asyncio.sleep(EXTENSION_INTERVAL_SECONDS)
                 await self._messages.extend()
         finally:
             await self._messages.finish(SHUTDOWN_SECONDS)

@@ -33,7 +33,7 @@ _match_own_subject = re.compile(
 ).fullmatch
 OUTCOMES_PER_ANSWER = 100
 """Maximum outcomes in one answer."""
-MAX_STORED_WAIT = 10.0
+MAX_STORED_WAIT_SECONDS = 10.0
 """Seconds that a sender waits for the storage of its messages."""
 MAX_OUTCOME_REASON_LENGTH = 1000
 """Maximum characters of a reason; 100 reasons fit into an answer, even with escapes."""
@@ -101,13 +101,13 @@ class StorageWaiter:
             self._complete.set()
 
     async def wait(self) -> list[StorageOutcome]:
-        """Return every outcome; raise `UpstreamTimeout` after `MAX_STORED_WAIT`."""
+        """Return every outcome; raise `UpstreamTimeout` after `MAX_STORED_WAIT_SECONDS`."""
         try:
-            async with asyncio.timeout(MAX_STORED_WAIT):
+            async with asyncio.timeout(MAX_STORED_WAIT_SECONDS):
                 await self._complete.wait()
         except TimeoutError as error:
             raise UpstreamTimeout(
-                f"accepted, but storage was not confirmed within {MAX_STORED_WAIT:g} s"
+                f"accepted, but storage was not confirmed within {MAX_STORED_WAIT_SECONDS:g} s"
             ) from error
         return self._outcomes
 

@@ -31,7 +31,7 @@ MAX_PAGE_NUMBER = 1_000_000_000
 PageNumber = Annotated[int, msgspec.Meta(ge=1, le=MAX_PAGE_NUMBER)]
 """Page numbers begin at 1."""
 
-SORT_DIRECTIONS = {"asc": 1, "desc": -1}
+SORT_DIRECTION_BY_NAME = {"asc": 1, "desc": -1}
 
 
 class SortBy(msgspec.Struct, forbid_unknown_fields=True):
@@ -74,11 +74,11 @@ def build_order(sorts: Sequence[SortBy], columns: Mapping[str, str]) -> list[tup
                 f"sorts[{at}].property: must be one of {', '.join(columns)}",
                 field=f"sorts[{at}].property",
             )
-        if sort.direction.lower() not in SORT_DIRECTIONS:
+        if sort.direction.lower() not in SORT_DIRECTION_BY_NAME:
             raise InvalidInput(
                 f"sorts[{at}].direction: must be asc or desc", field=f"sorts[{at}].direction"
             )
-        direction = SORT_DIRECTIONS[sort.direction.lower()]
+        direction = SORT_DIRECTION_BY_NAME[sort.direction.lower()]
         order.setdefault(columns[sort.property], direction)
     order.setdefault("_id", direction)
     return list(order.items())

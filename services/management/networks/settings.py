@@ -25,7 +25,7 @@ from libs.common.http import HttpRequest, build_dependencies
 from libs.common.http.console import post
 from libs.common.http.outgoing import describe_blocked_host, is_host_allowed
 from libs.common.store.mongo import Database
-from libs.common.tls import MQTT_PORTS, TLS_SCHEMES, trusting_context
+from libs.common.tls import DEFAULT_PORT_BY_MQTT_SCHEME, TLS_SCHEMES, trusting_context
 from services.management.networks.store import (
     WEBHOOK_SETTING,
     NetworkStore,
@@ -94,13 +94,18 @@ def parse_broker_address(text: str, allowed_networks: tuple[str, ...]) -> tuple[
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
         raise InvalidInput(f"is not a URL: {error}", field=BROKER) from error
-    if parts.scheme not in MQTT_PORTS or not host or parts.path.strip("/") or parts.query:
+    if (
+        parts.scheme not in DEFAULT_PORT_BY_MQTT_SCHEME
+        or not host
+        or parts.path.strip("/")
+        or parts.query
+    ):
         raise InvalidInput("must be mqtts://host:port or mqtt://host:port", field=BROKER)
     if parts.username is not None:
         raise InvalidInput("must not have a login: use username and password", field=BROKER)
     if not is_host_allowed(host, allowed_networks):
         raise InvalidInput(describe_blocked_host(host), field=BROKER)
-    return host, port or MQTT_PORTS[parts.scheme], parts.scheme in TLS_SCHEMES
+    return host, port or DEFAULT_PORT_BY_MQTT_SCHEME[parts.scheme], parts.scheme in TLS_SCHEMES
 
 
 def check_broker_settings(properties: dict[str, Any], allowed_networks: tuple[str, ...]) -> None:

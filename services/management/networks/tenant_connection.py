@@ -30,9 +30,9 @@ from services.management.networks.store import NetworkStore
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.2, 10.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 10.0
 """Seconds between two attempts while the platform is unavailable."""
-FIRST_CONNECT_PAUSE, LONGEST_CONNECT_PAUSE = 1.0, 60.0
+FIRST_CONNECT_PAUSE_SECONDS, LONGEST_CONNECT_PAUSE_SECONDS = 1.0, 60.0
 """Seconds between two attempts to connect."""
 STABLE_AFTER_SECONDS = 60.0
 """Seconds after which a connection counts as stable: after its end, pauses start short again."""
@@ -146,7 +146,7 @@ class UplinkForwarder:
 
     async def forward_with_retries(self, messages: Sequence[InboundMessage]) -> None:
         """Send all messages; try again while the platform is unavailable."""
-        pause = FIRST_PAUSE
+        pause = FIRST_PAUSE_SECONDS
         while True:
             try:
                 await self.forward(messages)
@@ -154,9 +154,9 @@ class UplinkForwarder:
                 log.info("messages of the server of %s wait: %s", self._tenant, error)
                 self._state.record_failure(f"the platform does not accept uplinks: {error.text}")
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             else:
-                if pause > FIRST_PAUSE:
+                if pause > FIRST_PAUSE_SECONDS:
                     self._state.set_connected()
                 return
 
@@ -291,7 +291,7 @@ class TenantConnection:
             self._connecting = None
 
     async def _reconnect_forever(self, broker: Broker) -> None:
-        pause = FIRST_CONNECT_PAUSE
+        pause = FIRST_CONNECT_PAUSE_SECONDS
         while True:
             began = time.monotonic()
             try:
@@ -316,9 +316,9 @@ class TenantConnection:
             finally:
                 self._connection = None
             if time.monotonic() - began > STABLE_AFTER_SECONDS:
-                pause = FIRST_CONNECT_PAUSE
+                pause = FIRST_CONNECT_PAUSE_SECONDS
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_CONNECT_PAUSE)
+            pause = min(2 * pause, LONGEST_CONNECT_PAUSE_SECONDS)
 
     async def _subscribe_and_forward(self, broker: Broker, connection: BrokerConnection) -> None:
         topics = self._dialect.list_topics(broker, self.values)

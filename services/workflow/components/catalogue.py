@@ -36,7 +36,7 @@ LANGUAGES_BY_USE = {
 }
 """Supported languages of code nodes (`code`) and of conditions (`expression`)."""
 
-_JSON_TYPE_NAMES: dict[type[inspect.Type], str] = {
+_JSON_TYPE_BY_FIELD_TYPE: dict[type[inspect.Type], str] = {
     inspect.StrType: "string",
     inspect.BoolType: "boolean",
     inspect.IntType: "integer",
@@ -142,7 +142,7 @@ def _list_properties(node: AnyNodeType) -> Iterator[Property]:
             name=field.encode_name,
             display_name=schema.get("title", field.encode_name),
             description=schema.get("description", ""),
-            type=_JSON_TYPE_NAMES.get(type(kind), "string"),
+            type=_JSON_TYPE_BY_FIELD_TYPE.get(type(kind), "string"),
             required=field.required,
             secret=bool(extra.get("secret")),
             editable=bool(extra.get("output")),

@@ -26,7 +26,7 @@ REPLICA_EXPIRY_SECONDS = 15.0
 """Seconds after which a replica that does not renew its entry counts as stopped."""
 log = logging.getLogger(__name__)
 
-RECOVERY_PERIOD, PENDING_PERIOD = 2.0, 10.0
+RECOVERY_PERIOD_SECONDS, PENDING_PERIOD_SECONDS = 2.0, 10.0
 """Seconds between two recoveries of each kind."""
 RUNS_PER_BATCH = 200
 MAX_RUN_ATTEMPTS = 3

@@ -29,7 +29,7 @@ MAX_DEVICES, MAX_OTHERS = 1000, 100
 MAX_DIGEST_MINUTES = 1440
 """Maximum minutes of a digest."""
 TimeOfDay = Annotated[str, msgspec.Meta(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")]
-FIRST_PAUSE, LONGEST_PAUSE = 15.0, 3600.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 15.0, 3600.0
 """Seconds of the first and the longest pause of a channel after failures. Pauses double."""
 
 
@@ -231,7 +231,9 @@ def find_quiet_end(settings: Notifications, now: datetime) -> datetime | None:
 
 def compute_retry_pause(attempts: int) -> timedelta:
     """Return the pause of a channel after `attempts` failures."""
-    return timedelta(seconds=min(FIRST_PAUSE * 2 ** min(attempts - 1, 20), LONGEST_PAUSE))
+    return timedelta(
+        seconds=min(FIRST_PAUSE_SECONDS * 2 ** min(attempts - 1, 20), LONGEST_PAUSE_SECONDS)
+    )
 
 
 NOTICES_TOPIC = "notices"

@@ -37,7 +37,7 @@ from services.workflow.triggers.listener_index import build_event_starts
 
 MAX_DELAYED_EVENTS = 50_000
 """Maximum delayed events of a process. The bus allows 200,000 pending events in total."""
-MIN_DELAY, MAX_DELAY = 1.0, 5.0
+MIN_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 5.0
 """Minimum and maximum delay in seconds. Between them, an event is delayed by its age."""
 MAX_EVENT_AGE_SECONDS = 300.0
 """Age in seconds after which an event is dropped. Runs are stored for at least ten minutes
@@ -114,7 +114,7 @@ class DelayedEvents:
             self._count(heapq.heappop(self._due)[1], -1)
         if age >= MAX_EVENT_AGE_SECONDS or self._counts[tenant] >= self._free:
             return None
-        seconds = min(max(age, MIN_DELAY), MAX_DELAY)
+        seconds = min(max(age, MIN_DELAY_SECONDS), MAX_DELAY_SECONDS)
         self._count(tenant, 1)
         heapq.heappush(self._due, (now + seconds, tenant))
         return seconds

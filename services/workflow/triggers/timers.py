@@ -165,7 +165,7 @@ def encode_timer_settings(flow: DeployedFlow) -> bytes:
     return msgspec.json.encode(read_timer_settings(flow))
 
 
-_UNITS = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
+_MS_BY_INTERVAL_UNIT = {"MINUTES": 60_000, "HOURS": 3_600_000, "DAYS": 86_400_000}
 _WEEKDAYS = ("MONDAY", "TUESDAY", "WEDNESDAY", "THURSDAY", "FRIDAY", "SATURDAY", "SUNDAY")
 _DAY_OFFSETS = range(-1, 9)
 """Offsets of the days from today in which the next time of every rule is, in any time zone."""
@@ -173,29 +173,31 @@ log = logging.getLogger(__name__)
 
 QUERY_SECONDS = 1.0
 """Seconds between two queries while timers are claimed, or the store is unavailable."""
-MIN_PAUSE = 0.02
+MIN_PAUSE_SECONDS = 0.02
 """Minimum seconds between two queries."""
 TIMERS_PER_CLAIM = 50
 """Maximum timers that a replica claims at a time."""
 
 
-def compute_next_due(settings: TimerSettings, anchor: int, after: int) -> int | None:
-    """Return the first due time after `after`, or None.
+def compute_next_due_ms(settings: TimerSettings, anchor: int, after: int) -> int | None:
+    """Return the first due time after `after`, or None; all times are Unix ms.
 
     `anchor` is the time when the timer was set; intervals start there.
     """
-    due = _compute_next_unbounded(settings, anchor, after)
+    due = _compute_next_due_unbounded_ms(settings, anchor, after)
     end = settings.expiration_epoch_second
     return None if due is None or (end is not None and due > end * 1000) else due
 
 
-def _compute_next_unbounded(settings: TimerSettings, anchor: int, after: int) -> int | None:
+def _compute_next_due_unbounded_ms(settings: TimerSettings, anchor: int, after: int) -> int | None:
     match settings.type:
         case "ONCE":
             due = (settings.execution_epoch_second or 0) * 1000
             return due if due > after else None
         case "INTERVAL":
-            length = _UNITS[settings.interval_time_unit or "DAYS"] * (settings.interval_time or 1)
+            length = _MS_BY_INTERVAL_UNIT[settings.interval_time_unit or "DAYS"] * (
+                settings.interval_time or 1
+            )
             return anchor + max((after - anchor) // length + 1, 1) * length
         case "SCHEDULE":
             zone = ZoneInfo(settings.timezone or "UTC")
@@ -230,7 +232,7 @@ class TimerDeployments(DeploymentObserver):
             await self._store.remove(tenant, flow_id, session)
             return
         anchor = self._now()
-        due = compute_next_due(read_timer_settings(deployed), anchor, anchor)
+        due = compute_next_due_ms(read_timer_settings(deployed), anchor, anchor)
         stored = await self._store.get(flow_id, session)
         if stored is not None and stored[0] == encode_timer_settings(deployed):
             _, anchor, due = stored
@@ -258,7 +260,7 @@ class TimerRunner:
             except (StoreError, ThingwayError) as error:
                 log.warning("due timers were not started; retrying: %s", error)
                 pause = QUERY_SECONDS
-            await wait_for_event(self._wake, max(pause, MIN_PAUSE))
+            await wait_for_event(self._wake, max(pause, MIN_PAUSE_SECONDS))
             self._wake.clear()
 
     async def start_due_runs(self) -> int:
@@ -273,7 +275,7 @@ class TimerRunner:
             if begun:
                 # Times missed meanwhile are skipped.
                 dues = [
-                    compute_next_due(each.decoded_settings, each.anchor, max(now, each.due))
+                    compute_next_due_ms(each.decoded_settings, each.anchor, max(now, each.due))
                     for each in begun
                 ]
                 await self._store.store_next_dues(list(zip(begun, dues, strict=True)))

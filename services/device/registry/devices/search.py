@@ -71,7 +71,7 @@ SORT_FIELD_BY_COLUMN = {
     "status": "connectStatus",
 }
 """The stored field of each sort field of the management API."""
-_STORED_STATUSES = {"NEVER_SEEN": "DISCONNECT"}
+_STORED_STATUS_BY_STATUS = {"NEVER_SEEN": "DISCONNECT"}
 """Stored value of each status that is stored under another name."""
 
 
@@ -201,7 +201,8 @@ def _user_conditions(search: FindDevices) -> Iterator[Condition]:
         ("_id", None if search.id_list is None else distinct_ids(search.id_list)),
         (
             "connectStatus",
-            [_STORED_STATUSES.get(status, status) for status in search.status or ()] or None,
+            [_STORED_STATUS_BY_STATUS.get(status, status) for status in search.status or ()]
+            or None,
         ),
         ("model", search.model or None),
         ("tag", search.tags or None),
@@ -230,7 +231,7 @@ def _index_filters(search: FindDevices) -> Iterator[IndexFilter]:
     if search.area is not None:
         yield IndexFilter("place", [_area_condition(search.area)])
     if search.status:
-        stored = [_STORED_STATUSES.get(status, status) for status in search.status]
+        stored = [_STORED_STATUS_BY_STATUS.get(status, status) for status in search.status]
         yield IndexFilter("fleet_status", [{"connectStatus": {"$in": stored}}])
 
 
@@ -267,7 +268,7 @@ def _build_order(search: FindDevices) -> SortFields:
 
 
 COORDINATE_MISSING_CODE = "device_location_latitude_and_longitude_not_both_provided"
-MAX_DEGREES = {"latitude": 90.0, "longitude": 180.0}
+MAX_DEGREES_BY_COORDINATE = {"latitude": 90.0, "longitude": 180.0}
 """Degrees on either side of the equator and of the prime meridian (WGS 84)."""
 
 
@@ -308,7 +309,7 @@ def _parse_degrees(name: str, sent: float | str | None, field: str) -> float | N
         raise _location_error(
             field + name, ValueFault(f"device_location_{name}_type_error", text, {})
         )
-    maximum = MAX_DEGREES[name]
+    maximum = MAX_DEGREES_BY_COORDINATE[name]
     if abs(value) > maximum:
         text = f"{name} must be from {-maximum:g} to {maximum:g}"
         args = {"entity_name": name, "value": value, "min": -maximum, "max": maximum}

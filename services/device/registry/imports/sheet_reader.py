@@ -42,7 +42,7 @@ _ENCODING_BY_BOM = {
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 """Encoding of a text by its byte order mark."""
-_ENCODING_NAMES = {
+_DISPLAY_NAME_BY_ENCODING = {
     "utf-8": "UTF-8",
     "utf-16-le": "UTF-16",
     "utf-16-be": "UTF-16",
@@ -201,10 +201,10 @@ def _decode_text(data: bytes) -> tuple[str, str]:
         if encoding == "cp1252" and (match := _FOREIGN_LETTERS.search(text)):
             at = match.start()
             break
-        return text, _ENCODING_NAMES[encoding]
+        return text, _DISPLAY_NAME_BY_ENCODING[encoding]
     place = f"byte {at + 1} is 0x{data[at]:02X}"
     if mark:
-        name = _ENCODING_NAMES[_ENCODING_BY_BOM[mark]]
+        name = _DISPLAY_NAME_BY_ENCODING[_ENCODING_BY_BOM[mark]]
         raise SheetUnreadable(
             f"begins with the mark of {name}, and {place}, which is none of {name}"
         )
@@ -243,7 +243,7 @@ def main() -> None:
     """Read one file, confined and limited."""
     header, _, data = sys.stdin.buffer.read().partition(b"\n")
     import_module("python_calamine")
-    for encoding in _ENCODING_NAMES:
+    for encoding in _DISPLAY_NAME_BY_ENCODING:
         codecs.lookup(encoding)
     resource.setrlimit(resource.RLIMIT_CPU, (MAX_READ_SECONDS, MAX_READ_SECONDS))
     confine_process(MAX_ADDED_MEMORY_BYTES)

@@ -46,7 +46,7 @@ _FORM_READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE, F
 """Guards of products and templates: users who add devices may view them, too."""
 _READERS = [allow_holders(Function.PRODUCT_VIEW, Function.PRODUCT_MANAGE)]
 _MANAGERS = [allow_holders(Function.PRODUCT_MANAGE)]
-_CONSOLE_FIELD_NAMES = {
+_CONSOLE_NAME_BY_FIELD = {
     "snPrefixes": "sn_prefixes",
     "deviceType": "device_type",
     "historyDays": "history_days",
@@ -234,7 +234,9 @@ def _console_path(path: str) -> str:
     """Return a path of the open API in the spelling of the management API."""
     first = path.partition("[")[0]
     return (
-        _CONSOLE_FIELD_NAMES[first] + path[len(first) :] if first in _CONSOLE_FIELD_NAMES else path
+        _CONSOLE_NAME_BY_FIELD[first] + path[len(first) :]
+        if first in _CONSOLE_NAME_BY_FIELD
+        else path
     )
 
 

@@ -22,7 +22,7 @@ from services.management.builtin.openapi_client.store import ForwardedCommand, O
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH = 0.2, 10.0, 1.5
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_GROWTH = 0.2, 10.0, 1.5
 """Seconds between two checks of a task, or two attempts."""
 MAX_CONCURRENT_CALLS = 64
 """Concurrent calls of other platforms for commands, of all tenants."""
@@ -78,13 +78,13 @@ class CommandForwarder:
         )
 
     async def _forward_until_reported(self, remote_command: ForwardedCommand) -> None:
-        pause = FIRST_PAUSE
+        pause = FIRST_PAUSE_SECONDS
         while not await self._try_to_finish(remote_command):
             if remote_command.command["expiresAt"] < now_ms():
                 await self._store.finish_command(remote_command)
                 return
             await asyncio.sleep(pause)
-            pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
+            pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE_SECONDS)
 
     async def _try_to_finish(self, remote_command: ForwardedCommand) -> bool:
         """Send a command, check its task or report its result; return whether it is reported.

@@ -32,7 +32,7 @@ from services.management.manifests import load_manifest
 
 log = logging.getLogger(__name__)
 
-MIN_INTERVAL, MAX_INTERVAL = 30, 86_400
+MIN_SYNC_INTERVAL_SECONDS, MAX_SYNC_INTERVAL_SECONDS = 30, 86_400
 """Minimum and maximum seconds between two scheduled syncs."""
 RUNNING, DONE, FAILED = "running", "done", "failed"
 """States of a sync; lower case, because existing consoles have no labels for keys in capitals."""
@@ -185,5 +185,5 @@ def seconds_until_sync(values: Mapping[str, Any], last: datetime | None) -> floa
     period = scheduled.get("period")
     if not scheduled.get("enabled") or not isinstance(period, int):
         return None
-    period = min(max(period, MIN_INTERVAL), MAX_INTERVAL)
+    period = min(max(period, MIN_SYNC_INTERVAL_SECONDS), MAX_SYNC_INTERVAL_SECONDS)
     return 0.0 if last is None else max(0.0, last.timestamp() + period - time.time())

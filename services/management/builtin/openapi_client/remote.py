@@ -25,7 +25,7 @@ MAX_RESPONSE_BYTES = 32 * 1024**2
 MAX_ERROR_CHARACTERS = 500
 """Maximum characters of an error message that is passed on."""
 MAX_ATTEMPTS_WHILE_BUSY = 5
-USUAL_PAUSE, LONGEST_PAUSE = 0.5, 10.0
+USUAL_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 """Seconds between two attempts while the other platform is busy."""
 OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, MIN_SERVER_ERROR_STATUS = 200, 400, 401, 404, 500
 BUSY_STATUSES = (429, 503)
@@ -242,8 +242,8 @@ class RemotePlatform:
                 if answer.status not in BUSY_STATUSES:
                     break
                 pause = answer.headers.get("Retry-After", "")
-                seconds = float(pause) if pause.isdigit() else USUAL_PAUSE
-                await asyncio.sleep(min(seconds, LONGEST_PAUSE))
+                seconds = float(pause) if pause.isdigit() else USUAL_PAUSE_SECONDS
+                await asyncio.sleep(min(seconds, LONGEST_PAUSE_SECONDS))
             if answer.status != UNAUTHORIZED:
                 break
         return answer

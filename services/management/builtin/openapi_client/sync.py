@@ -42,7 +42,7 @@ MAX_CONCURRENT_PAGES = 4
 """Pages of history of all tenants that are processed concurrently."""
 
 
-def choose_history_start(link: DeviceLink, now: int) -> int:
+def choose_history_start_ms(link: DeviceLink, now: int) -> int:
     """Return the time from which to request reports, ms."""
     return max(link.at - HISTORY_OVERLAP_MS, now - MAX_HISTORY_DAYS * DAY_MS, 0)
 
@@ -169,7 +169,7 @@ class Sync:
         tally: SyncResult,
     ) -> None:
         now = now_ms()
-        pages = remote.iterate_history(device.id, choose_history_start(link, now), now)
+        pages = remote.iterate_history(device.id, choose_history_start_ms(link, now), now)
         more = True
         while more:
             async with self._pages.slot(tenant):

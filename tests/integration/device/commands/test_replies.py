@@ -547,7 +547,7 @@ async def test_the_event_of_a_published_command_is_not_repeated(
     world: World, sn: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Plain subscribers would receive the copy, which only the stream drops."""
-    monkeypatch.setattr(store, "MARK_PUBLISHED_DELAY", 0)
+    monkeypatch.setattr(store, "MARK_PUBLISHED_DELAY_SECONDS", 0)
     subscription = await world.bus.client.subscribe("event.>")
     for number in (5, 6):
         await world.write([command(number)], new_command_entries(command(number)))
@@ -568,7 +568,7 @@ async def test_a_late_reply_publishes_the_event_of_a_command_whose_process_ended
 
     The id is unique, because the process of an earlier test may still mark its commands.
     """
-    monkeypatch.setattr(store, "MARK_PUBLISHED_DELAY", 60.0)
+    monkeypatch.setattr(store, "MARK_PUBLISHED_DELAY_SECONDS", 60.0)
     before = utc_now() - timedelta(seconds=4)
     await issue(world, command(505, created_at=before))
     await world.database["commands"].update_many({}, {"$set": {"unpublished": True}})

@@ -13,7 +13,7 @@ from libs.common.contracts.frames import Frame, Reception
 from libs.common.tsl import parse_document
 from services.device.lorawan.codec_calls import BatchResult, CodecCall
 from services.device.lorawan.codec_runner import CodecBudgets, CodecWorkers
-from services.device.lorawan.codec_scripts import DECODER_ENTRY_POINTS, find_entry_point
+from services.device.lorawan.codec_scripts import DECODER_ARGUMENTS_BY_ENTRY_POINT, find_entry_point
 from services.device.lorawan.frame_decoder import BUDGET_SPENT_REASON
 from services.device.lorawan.frame_store import FRAMES_COLLECTION
 from services.device.telemetry.folded_values import MAX_TOTAL_BYTES, TOO_LARGE_REASON
@@ -41,7 +41,9 @@ function decodeUplink(input) {
 
 async def put_codec(world: World, script: str = SCRIPT, tenant: str = "default") -> str:
     """Give the product `m` a codec; return its version."""
-    steps = find_entry_point({"script": list(DECODER_ENTRY_POINTS)[:1]}, DECODER_ENTRY_POINTS)
+    steps = find_entry_point(
+        {"script": list(DECODER_ARGUMENTS_BY_ENTRY_POINT)[:1]}, DECODER_ARGUMENTS_BY_ENTRY_POINT
+    )
     version = Codec(scripts={"script": script}, decoder=steps).version
     codec = ProductCodec(
         version=version, scripts={"script": script}, decoder=steps, encoder=[], examples=[]

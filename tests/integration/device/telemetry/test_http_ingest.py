@@ -277,7 +277,7 @@ async def test_wait_stored_reports_late_rejections(world: World, device: Device,
 
 async def test_wait_stored_gives_up_in_time(device: Device, monkeypatch: pytest.MonkeyPatch):
     """Accepted and not known to be stored: 504, which says so."""
-    monkeypatch.setattr("services.device.telemetry.reporter.MAX_STORED_WAIT", 0.05)
+    monkeypatch.setattr("services.device.telemetry.reporter.MAX_STORED_WAIT_SECONDS", 0.05)
     answer = await device.post("report", GOOD, wait="stored")
     assert answer.status_code == 504
     assert "accepted" in answer.json()["errMsg"]

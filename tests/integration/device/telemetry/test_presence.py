@@ -234,7 +234,7 @@ async def waiting_for(notes: Notes, device_id: int) -> bool:
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    monkeypatch.setattr("services.device.telemetry.presence_store.RETRY_DELAY", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.RETRY_DELAY_SECONDS", 0.01)
     return Notes()
 
 
@@ -328,7 +328,7 @@ async def test_a_record_that_is_locked_holds_up_no_report_and_no_other_device(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """The device is told that its report is taken, and is noted when its record is free."""
-    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_RECORD_WAIT", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_RECORD_WAIT_SECONDS", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     locked, free = await things(world, 1, 2)
     notes.locked.add(locked.id)
@@ -392,7 +392,7 @@ async def test_more_locked_records_than_notes_at_once_hold_up_no_other(
     world: World, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ):
     """A note that fails leaves its place to the next."""
-    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_RECORD_WAIT", 0.01)
+    monkeypatch.setattr("services.device.telemetry.presence_store.MAX_RECORD_WAIT_SECONDS", 0.01)
     presence = HttpPresence(notes, 60, Usual())
     several = await things(world, *range(1, 61))
     notes.refused |= {one.id for one in several[:-1]}
@@ -448,9 +448,9 @@ class Account:
 async def watching(world: World, store: PresenceStore, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A watch whose seconds are short."""
     for name, seconds in (
-        ("RETRY_DELAY", 0.05),
+        ("RETRY_DELAY_SECONDS", 0.05),
         ("SCAN_INTERVAL_SECONDS", 0.05),
-        ("MAX_SERVER_SILENCE", 0.3),
+        ("MAX_SERVER_SILENCE_SECONDS", 0.3),
     ):
         monkeypatch.setattr(watches, name, seconds)
     account = Account()

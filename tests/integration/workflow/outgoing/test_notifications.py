@@ -206,7 +206,7 @@ async def test_failed_notifications_are_sent_later_together(
 ):
     """Failed and new notices wait with growing pauses; dropped notices are counted."""
     monkeypatch.setattr(sender, "MAX_ATTEMPTS", 2)
-    monkeypatch.setattr(store, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(store, "FIRST_PAUSE_SECONDS", 0.01)
     failing = {"webhook": {"url": f"{website.url}/status/500"}}
     await workflow.admin().done("PUT", PATH, failing)
     await workflow.bus.publish([event()])

@@ -5,7 +5,12 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
-from libs.common.bus.laned import MAX_ITEMS, PARKED, LanedMessages, event_tenant
+from libs.common.bus.laned import (
+    MAX_PARKED_MESSAGES,
+    MAX_QUEUED_MESSAGES,
+    LanedMessages,
+    event_tenant,
+)
 
 
 class Client:
@@ -88,7 +93,7 @@ async def test_batches_of_a_tenant_come_one_after_the_other_and_in_order() -> No
     assert handled == [f"a-{number}" for number in range(25)]
 
 
-ALONE = MAX_ITEMS // 2
+ALONE = MAX_QUEUED_MESSAGES // 2
 """Messages that a tenant may have here while no other one has any."""
 
 
@@ -118,11 +123,13 @@ async def test_a_tenant_leaves_as_much_room_as_it_has_and_never_less_than_a_shar
     client, handler = Client(), Handler()
     handler.gates |= {"a": asyncio.Event(), "b": asyncio.Event()}
     work = laned(client, handler)
-    await work.put([message("a", number) for number in range(MAX_ITEMS)])
-    await work.put([message("b", MAX_ITEMS + number) for number in range(MAX_ITEMS)])
+    await work.put([message("a", number) for number in range(MAX_QUEUED_MESSAGES)])
+    await work.put(
+        [message("b", MAX_QUEUED_MESSAGES + number) for number in range(MAX_QUEUED_MESSAGES)]
+    )
     waiting = Counter(event_tenant(lane) for lane in work._lanes)
     in_hand, waiting_of_a = 10, ALONE - 10
-    assert waiting == {"a": waiting_of_a, "b": (MAX_ITEMS - waiting_of_a) // 2 - in_hand}
+    assert waiting == {"a": waiting_of_a, "b": (MAX_QUEUED_MESSAGES - waiting_of_a) // 2 - in_hand}
     for gate in handler.gates.values():
         gate.set()
     await work.finish(5)
@@ -136,15 +143,15 @@ async def test_more_later_messages_than_a_lane_may_hold_come_again_in_order() ->
     await work.put([message("a", 0)])
     await settle()
     handler.fails.clear()
-    later = [message("a", number) for number in range(1, PARKED + 11)]
+    later = [message("a", number) for number in range(1, MAX_PARKED_MESSAGES + 11)]
     await work.put(later)
-    assert client.back() == ["a-0", *(one.reply for one in later[PARKED:])]
-    await work.put(later[PARKED:])
+    assert client.back() == ["a-0", *(one.reply for one in later[MAX_PARKED_MESSAGES:])]
+    await work.put(later[MAX_PARKED_MESSAGES:])
     await work.put([message("a", 0), message("a", 9_000)])
-    await work.put(later[PARKED:])
+    await work.put(later[MAX_PARKED_MESSAGES:])
     await settle()
     handled = [reply for batch in handler.batches[1:] for reply in batch]
-    assert handled == [f"a-{number}" for number in (*range(PARKED + 11), 9_000)]
+    assert handled == [f"a-{number}" for number in (*range(MAX_PARKED_MESSAGES + 11), 9_000)]
 
 
 async def test_a_failed_batch_comes_again_before_later_messages_of_its_tenant() -> None:

@@ -192,9 +192,9 @@ async def test_unreachable_members_are_a_warning(monkeypatch: pytest.MonkeyPatch
 def test_a_clock_difference_is_reported() -> None:
     """Only the difference beyond the request's duration counts."""
     later = NOW + timedelta(seconds=4)
-    assert stores.clock_skew(NOW, NOW + timedelta(seconds=2), later) == 0
-    assert stores.clock_skew(NOW, NOW + timedelta(seconds=9), later) == 5
-    assert stores.clock_skew(NOW, NOW - timedelta(seconds=3), later) == 3
+    assert stores.clock_skew_seconds(NOW, NOW + timedelta(seconds=2), later) == 0
+    assert stores.clock_skew_seconds(NOW, NOW + timedelta(seconds=9), later) == 5
+    assert stores.clock_skew_seconds(NOW, NOW - timedelta(seconds=3), later) == 3
 
 
 def test_services_are_found_in_the_settings_of_the_gateway() -> None:

@@ -215,7 +215,7 @@ def test_children_end_with_a_killed_launcher(tmp_path: Path) -> None:
 def test_pauses_double_up_to_a_limit() -> None:
     """Each early exit doubles the pause."""
     backoff = RestartBackoff()
-    pauses = [backoff.next_pause(0.0) for _ in range(8)]
+    pauses = [backoff.next_pause_seconds(0.0) for _ in range(8)]
     assert pauses[:4] == [FIRST_PAUSE_SECONDS, 0.4, 0.8, 1.6]
     assert pauses[-1] == MAX_PAUSE_SECONDS
 
@@ -224,8 +224,8 @@ def test_a_long_uptime_resets_the_pause() -> None:
     """After an uptime of thirty seconds the next pause is the shortest."""
     backoff = RestartBackoff()
     for _ in range(5):
-        backoff.next_pause(0.0)
-    assert backoff.next_pause(STEADY_SECONDS) == FIRST_PAUSE_SECONDS
+        backoff.next_pause_seconds(0.0)
+    assert backoff.next_pause_seconds(STEADY_SECONDS) == FIRST_PAUSE_SECONDS
 
 
 def test_children_get_a_filtered_environment() -> None:

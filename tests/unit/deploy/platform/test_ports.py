@@ -20,7 +20,7 @@ def test_a_chosen_port_cannot_be_claimed_by_another_platform() -> None:
     """No server listens there yet; the claim of a process ends with the process."""
     port = ports.claim_random()
     assert not can_claim_elsewhere(port)
-    ports._claim_markers.pop(port).close()
+    ports._claim_marker_by_port.pop(port).close()
     assert can_claim_elsewhere(port)
     assert can_claim_elsewhere(port)
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from services.device.lorawan.codec_scripts import (
-    DECODER_ENTRY_POINTS,
-    ENCODER_ENTRY_POINTS,
+    DECODER_ARGUMENTS_BY_ENTRY_POINT,
+    ENCODER_ARGUMENTS_BY_ENTRY_POINT,
     equals_example,
     find_entry_point,
     parse_decoder_result,
@@ -22,14 +22,14 @@ def step(entry: str) -> list[CodecStep]:
 def test_the_alliances_entry_point_comes_first() -> None:
     """The TS013 entry point precedes older ones."""
     found = {"a.js": ["Decode"], "b.js": ["Decoder", "decodeUplink", "Encoder"]}
-    (decoder,) = find_entry_point(found, DECODER_ENTRY_POINTS)
+    (decoder,) = find_entry_point(found, DECODER_ARGUMENTS_BY_ENTRY_POINT)
     assert (decoder.script, decoder.entry) == ("b.js", "decodeUplink")
-    (encoder,) = find_entry_point(found, ENCODER_ENTRY_POINTS)
+    (encoder,) = find_entry_point(found, ENCODER_ARGUMENTS_BY_ENTRY_POINT)
     assert [(argument.id, argument.payload) for argument in encoder.args] == [
         ("obj", True),
         ("port", False),
     ]
-    assert find_entry_point({"a.js": []}, DECODER_ENTRY_POINTS) == []
+    assert find_entry_point({"a.js": []}, DECODER_ARGUMENTS_BY_ENTRY_POINT) == []
 
 
 def test_the_values_of_a_decoder_are_unwrapped() -> None:

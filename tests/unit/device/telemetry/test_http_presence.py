@@ -37,13 +37,13 @@ class Usual:
 
 async def test_locked_records_of_one_tenant_do_not_delay_others(monkeypatch: pytest.MonkeyPatch):
     """Whether devices speak one by one or together."""
-    monkeypatch.setattr(http_presence, "MAX_RECORD_WAIT", 0.0)
+    monkeypatch.setattr(http_presence, "MAX_RECORD_WAIT_SECONDS", 0.0)
     store: Any = Locked()
     presence = HttpPresence(store, 60, Usual())
     loud = [thing(id=number, tenant="loud") for number in range(1, 100)]
     await asyncio.gather(*map(presence.record_contact, loud))
     await presence.record_contacts([thing(id=100, tenant="loud"), thing(id=1001, tenant="a")])
-    monkeypatch.setattr(http_presence, "MAX_RECORD_WAIT", 30.0)
+    monkeypatch.setattr(http_presence, "MAX_RECORD_WAIT_SECONDS", 30.0)
     await presence.record_contact(thing(id=1000, tenant="quiet"))
     await presence.record_contacts([thing(id=1002, tenant="quiet"), thing(id=1003, tenant="quiet")])
     assert store.noted == [1001, 1000, 1002, 1003]

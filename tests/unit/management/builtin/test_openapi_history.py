@@ -7,7 +7,7 @@ from services.management.builtin.openapi_client.sync import (
     HISTORY_OVERLAP_MS,
     MAX_DIGESTS_PER_DEVICE,
     MAX_HISTORY_DAYS,
-    choose_history_start,
+    choose_history_start_ms,
     digest_report,
     find_new_reports,
     record_imported,
@@ -23,9 +23,9 @@ def link() -> DeviceLink:
 def test_a_first_sync_asks_for_thirty_days():
     """Later ones for what came after the newest report, and a little before it."""
     made = link()
-    assert choose_history_start(made, NOW) == NOW - MAX_HISTORY_DAYS * DAY_MS
+    assert choose_history_start_ms(made, NOW) == NOW - MAX_HISTORY_DAYS * DAY_MS
     record_imported(made, {"d": HistoryReport(NOW - 5000, {})})
-    assert choose_history_start(made, NOW) == NOW - 5000 - HISTORY_OVERLAP_MS
+    assert choose_history_start_ms(made, NOW) == NOW - 5000 - HISTORY_OVERLAP_MS
 
 
 def test_equal_reports_have_one_digest():

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from services.workflow.notifications.store import (
-    LONGEST_PAUSE,
+    LONGEST_PAUSE_SECONDS,
     Notifications,
     QuietHours,
     compute_due_time,
@@ -53,4 +53,4 @@ def test_a_digest_that_is_due_in_quiet_hours_waits_for_their_end():
 def test_pauses_grow_up_to_an_hour():
     """Each is twice the one before."""
     assert [compute_retry_pause(number).total_seconds() for number in (1, 2, 3)] == [15, 30, 60]
-    assert compute_retry_pause(500).total_seconds() == LONGEST_PAUSE
+    assert compute_retry_pause(500).total_seconds() == LONGEST_PAUSE_SECONDS

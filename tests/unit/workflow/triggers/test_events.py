@@ -9,7 +9,7 @@ from libs.common.changes import parse_arrival_time
 from services.device.telemetry.uplink import Uplink
 from services.workflow.triggers.events import (
     MAX_CLOCK_SKEW_MS,
-    MAX_DELAY,
+    MAX_DELAY_SECONDS,
     MAX_NEW_EVENT_AGE_MS,
     DelayedEvents,
     EventConsumer,
@@ -33,7 +33,7 @@ def test_an_event_comes_again_later_and_later_for_five_minutes():
     """Then it is given up: by its runs it is known for ten minutes only."""
     delayed = DelayedEvents(Clock())
     seconds = [delayed.count_and_delay("t", age) for age in (0, 0.9, 2, 4, 299, 300, 900)]
-    assert seconds == [1, 1, 2, 4, MAX_DELAY, None, None]
+    assert seconds == [1, 1, 2, 4, MAX_DELAY_SECONDS, None, None]
 
 
 def test_a_tenant_has_no_more_held_back_than_are_left_to_others():

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from services.workflow.nodes.triggers import TimerRule, TimerSettings
-from services.workflow.triggers.timers import compute_next_due
+from services.workflow.triggers.timers import compute_next_due_ms
 
 BERLIN = "Europe/Berlin"
 
@@ -31,7 +31,7 @@ def dues(settings: TimerSettings, after: str, count: int) -> list[str | None]:
     """The next times, one after the other."""
     found, now = [], ms(after)
     for _ in range(count):
-        due = compute_next_due(settings, ms(after), now)
+        due = compute_next_due_ms(settings, ms(after), now)
         found.append(utc(due))
         if due is None:
             break
@@ -63,14 +63,14 @@ def test_intervals_count_from_when_the_timer_was_set(unit, length, expected):
 def test_after_a_downtime_an_interval_keeps_its_beat():
     """Missed times are not repeated one by one."""
     settings = TimerSettings(type="INTERVAL", interval_time_unit="MINUTES", interval_time=10)
-    due = compute_next_due(settings, ms("2026-05-01T12:00"), ms("2026-05-01T13:04"))
+    due = compute_next_due_ms(settings, ms("2026-05-01T12:00"), ms("2026-05-01T13:04"))
     assert utc(due) == "2026-05-01T13:10"
 
 
 def test_a_clock_that_was_set_back_makes_no_interval_before_the_timer():
     """The first one is one interval after it was set."""
     settings = TimerSettings(type="INTERVAL", interval_time_unit="HOURS", interval_time=1)
-    assert utc(compute_next_due(settings, ms("2026-05-01T12:00"), ms("2026-05-01T09:30"))) == (
+    assert utc(compute_next_due_ms(settings, ms("2026-05-01T12:00"), ms("2026-05-01T09:30"))) == (
         "2026-05-01T13:00"
     )
 
@@ -119,7 +119,9 @@ def test_every_rule_has_a_next_time(days):
     """However far the day of the week is off, and in the zones at the edge of the day."""
     for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago", "America/Sao_Paulo"):
         for day in range(1, 8):
-            assert compute_next_due(daily(23, 59, zone, days=days), 0, ms(f"2026-06-0{day}T12:00"))
+            assert compute_next_due_ms(
+                daily(23, 59, zone, days=days), 0, ms(f"2026-06-0{day}T12:00")
+            )
 
 
 def test_nothing_is_due_after_the_expiration():
