@@ -45,7 +45,7 @@ test("types, bounds and nested reasons of codecs, designs and imports are transl
 
 test("a reason behind a time is translated, and none is hidden by a more general one", () => {
   assert.equal(translateReason("2026-11-27 09:01 UTC: the broker did not answer in time"), "2026-11-27 09:01 UTC：MQTT 服务器没有及时响应");
-  assert.equal(translateReason("CT1 is offline and receives the call when it connects"), "CT1 离线，连接后将收到调用");
+  assert.equal(translateReason("CT1 cannot receive the call now. A device receives it when it connects, a LoRaWAN sensor after its next uplink"), "CT1 目前无法接收调用：设备将在连接后收到，LoRaWAN 传感器将在下次上行后收到");
   assert.equal(translateReason("must be EQ or NE for a threshold that is not a number"), "阈值不是数字时只能选择 = 或 ≠");
 });
 

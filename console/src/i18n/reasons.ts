@@ -437,7 +437,7 @@ const CHINESE: [reason: string, translation: string][] = [
   ["the integration {} does not accept commands", "集成 {0} 不接受命令"],
   ["entity {} already exists: delete it first", "实体 {0} 已存在，请先删除"],
   ["{} requires a number. The entity is a {}", "聚合方式 {0} 需要数字；该实体的类型是 {1}"],
-  ["{} is offline and receives the call when it connects", "{0} 离线，连接后将收到调用"],
+  ["{} cannot receive the call now. A device receives it when it connects, a LoRaWAN sensor after its next uplink", "{0} 目前无法接收调用：设备将在连接后收到，LoRaWAN 传感器将在下次上行后收到"],
   ["{} cannot be called: {}", "无法调用 {0}：{1}"],
   ["{} did not answer within {} s; the call continues", "{0} 在 {1} 秒内没有应答；调用仍在进行"],
   ["the tenant has {} tags, the maximum", "租户已有 {0} 个标签，达到上限"],

@@ -142,7 +142,8 @@ class EntityRpc:
     async def call(self, request: CallServices) -> CalledServices:
         """Call services; raise `NotFound` with the keys of unknown entities.
 
-        Raises `UpstreamTimeout` for an offline device, which receives the call when it connects.
+        Raises `UpstreamTimeout` for an offline device or a LoRaWAN sensor, which receives the call
+        later.
         """
         entities = await self.directory.find_by_keys(
             request.tenant, request.exchange, load_things=True
@@ -157,7 +158,10 @@ class EntityRpc:
             )
         if called.queued:
             sns = ", ".join(call.sn for call in called.queued[:5])
-            text = f"{sns} is offline and receives the call when it connects"
+            text = (
+                f"{sns} cannot receive the call now. A device receives it when it connects, "
+                "a LoRaWAN sensor after its next uplink"
+            )
             raise UpstreamTimeout(text, field="exchange")
         return CalledServices(called.outputs)
 

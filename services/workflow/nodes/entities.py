@@ -163,7 +163,7 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
 
     name = "serviceInvocation"
     title = "Service Invocation"
-    description = "Calls a service and waits for its response"
+    description = "Calls a service and waits up to 10 s for its response"
     commands = True
 
     async def find_constant_faults(

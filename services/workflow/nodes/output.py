@@ -33,7 +33,7 @@ class Output(Step[OutputParameters]):
 
     name = "output"
     title = "Output"
-    description = "Sets the response to the caller of the flow"
+    description = "Sets the response to a call of the flow as a service"
     group = PaletteGroup.EXTERNAL
     repeatable = True
     answers = True

@@ -54,7 +54,7 @@ export const nodes: Record<string, Words> = {
   entitySelector: { title: "读取实体", description: "读取实体的最新值", parameters: { entities: ["实体", "要读取最新值的实体的键"] } },
   serviceInvocation: {
     title: "调用服务",
-    description: "调用服务并等待其应答",
+    description: "调用服务，最多等待应答 10 秒",
     parameters: { serviceInvocationSetting: ["服务", "服务及其输入"], payload: ["输出", "服务应答的内容"] },
   },
   alarm: {
@@ -68,7 +68,7 @@ export const nodes: Record<string, Words> = {
       content: ["内容", "显示给用户的告警内容"],
     },
   },
-  output: { title: "输出", description: "向流程的调用方返回结果", parameters: { outputVariables: ["输出变量", "按名称填写值或引用"] } },
+  output: { title: "输出", description: "设置将流程作为服务调用时的应答", parameters: { outputVariables: ["输出变量", "按名称填写值或引用"] } },
   email: {
     title: "邮件",
     description: "发送邮件",
