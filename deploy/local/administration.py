@@ -40,7 +40,9 @@ from libs.common.contracts.auth import (
     ListDeviceCertificates,
     ListIntegrationLogins,
     ListTenants,
+    ListUsers,
     Tenants,
+    Users,
 )
 from libs.common.contracts.limits import SetLimits, TenantLimits
 
@@ -169,6 +171,30 @@ async def change_limits(options: Namespace) -> None:
         for name, maximum in msgspec.to_builtins(answer.limits).items()
     )
     _print_table(options, answer, columns, rows)
+
+
+async def list_users(options: Namespace) -> None:
+    """Print the users of a tenant."""
+    request = ListUsers(options.tenant, options.super_admins)
+    answer = await _call_auth(options, "list_users", request, Users)
+    columns = (
+        Column("Email", overflow="fold"),
+        Column("Nickname", overflow="fold"),
+        "Super-admin",
+        "Enabled",
+        "Created",
+    )
+    rows = (
+        (
+            user.email,
+            user.nickname,
+            str(user.super_admin),
+            str(user.enabled),
+            _format_time(user.created_at),
+        )
+        for user in answer.users
+    )
+    _print_table(options, answer.users, columns, rows)
 
 
 async def reset_password(options: Namespace) -> None:

@@ -324,6 +324,31 @@ class CreateUser(msgspec.Struct, rename="camel"):
     super_admin: bool = False
 
 
+class ListUsers(msgspec.Struct, rename="camel"):
+    """`list_users`: list users of a tenant, or only its super-admins."""
+
+    tenant: str = "default"
+    super_admins: bool = False
+
+
+class ListedUser(msgspec.Struct, rename="camel"):
+    """A user in a list."""
+
+    user_id: int
+    email: str
+    nickname: str
+    super_admin: bool
+    enabled: bool
+    created_at: int
+    """Time in ms."""
+
+
+class Users(msgspec.Struct):
+    """Answer of `list_users`: at most 1,000, sorted by email address."""
+
+    users: list[ListedUser]
+
+
 class UserRefByEmail(msgspec.Struct):
     """`reset_user_password`: generate a password and revoke all tokens of the user."""
 

@@ -110,6 +110,14 @@ class UserStore:
         document = await self._users.find_one(query, session=session)
         return msgspec.convert(document, StoredUser | None)
 
+    async def list_by_email(
+        self, tenant: str, role_id: int | None, maximum: int
+    ) -> list[StoredUser]:
+        """Return the first users of a tenant, or those with a role, by email address."""
+        query = {"tenant": tenant} | ({} if role_id is None else {"roles": role_id})
+        documents = self._users.find(query, sort=[("emailKey", 1)], limit=maximum)
+        return msgspec.convert(await documents.to_list(None), list[StoredUser])
+
     async def find(
         self, tenant: str, ids: Iterable[int], session: Session | None = None
     ) -> list[StoredUser]:

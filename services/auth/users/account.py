@@ -5,12 +5,16 @@ from dataclasses import dataclass
 import msgspec
 
 from libs.common.bus import RpcServer
+from libs.common.clock import to_ms
 from libs.common.contracts.auth import (
     CreateUser,
     DescribedUsers,
     DescribeUsers,
+    ListedUser,
+    ListUsers,
     UserPassword,
     UserRefByEmail,
+    Users,
 )
 from libs.common.errors import Forbidden, MalformedRequest, NotFound, Unauthenticated
 from libs.common.identity import Caller, Principal
@@ -23,6 +27,9 @@ from services.auth.tokens.writer import LoginSession, TokenWriter
 from services.auth.users.rules import generate_password, validate_email, validate_password
 from services.auth.users.schemas import RegisterUser, UserSession
 from services.auth.users.service import UserService, record_created, replace_password
+
+MAX_LISTED_USERS = 1000
+"""Maximum users in the list of the operator; an answer on the bus is at most 1 MiB."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,26 @@ class AccountService:
 
         await self.changes.run(build_operator_caller(request.tenant), insert_user)
         return UserPassword(user.id, user.email, password)
+
+    async def list_users(self, request: ListUsers) -> Users:
+        """List users for the operator; raise `NotFound` for an unknown tenant."""
+        role_id = await self._get_super_admin_role_id(request.tenant)
+        users = await self.accounts.users.list_by_email(
+            request.tenant, role_id if request.super_admins else None, MAX_LISTED_USERS
+        )
+        return Users(
+            [
+                ListedUser(
+                    user_id=user.id,
+                    email=user.email,
+                    nickname=user.nickname,
+                    super_admin=role_id in user.roles,
+                    enabled=user.enabled,
+                    created_at=to_ms(user.created_at),
+                )
+                for user in users
+            ]
+        )
 
     async def reset_password(self, request: UserRefByEmail) -> UserPassword:
         """Set a new random password for the operator; raise `NotFound`."""
@@ -202,6 +229,7 @@ def _build_user_session(login: LoginSession, *, current: bool) -> UserSession:
 
 def offer_users(rpc: RpcServer, service: AccountService) -> None:
     """Offer the operations on users as `rpc.auth.…`."""
+    rpc.offer("list_users", ListUsers, service.list_users)
     rpc.offer("create_user", CreateUser, service.create_by_operator)
     rpc.offer("reset_user_password", UserRefByEmail, service.reset_password)
     rpc.offer("describe_users", DescribeUsers, service.describe_nicknames)

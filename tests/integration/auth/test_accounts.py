@@ -8,8 +8,10 @@ from libs.common.contracts.auth import (
     CreateUser,
     DescribedUsers,
     DescribeUsers,
+    ListUsers,
     UserPassword,
     UserRefByEmail,
+    Users,
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from services.auth.accounts.roles import INITIAL_MENUS
@@ -261,6 +263,22 @@ async def test_the_operator_makes_users_and_new_passwords(auth):
     admin = await caller(auth, await signed_in(auth, "admin@example.com", reset.password))
     assert admin.super_admin
     assert (await register(auth)).status_code == 403
+
+
+async def test_the_operator_lists_users_or_super_admins(auth):
+    """Sorted by address, with who may do everything."""
+    for email, admin in (("boss@example.com", True), ("ann@example.com", False)):
+        wanted = CreateUser(email=email, nickname="x", super_admin=admin)
+        await auth.call("create_user", wanted, UserPassword)
+
+    every = await auth.call("list_users", ListUsers(), Users)
+    admins = await auth.call("list_users", ListUsers(super_admins=True), Users)
+
+    listed = [(user.email, user.super_admin, user.enabled) for user in every.users]
+    assert listed == [("ann@example.com", False, True), ("boss@example.com", True, True)]
+    assert admins.users == every.users[1:]
+    with pytest.raises(NotFound):
+        await auth.call("list_users", ListUsers("none"), Users)
 
 
 async def test_services_get_the_nicknames_of_users(auth):

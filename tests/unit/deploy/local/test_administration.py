@@ -1,4 +1,4 @@
-"""The output of `thingway app`."""
+"""The output of `thingway app` and `thingway user`."""
 
 from argparse import Namespace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deploy.local import administration
-from libs.common.contracts.auth import Application, Applications
+from libs.common.contracts.auth import Application, Applications, ListedUser, Users
 
 APPLICATION = Application(
     application_id=1000000,
@@ -31,3 +31,20 @@ async def test_ids_in_a_list_are_not_wrapped(
     await administration.list_apps(Namespace(json=False))
     words = capsys.readouterr().out.split()
     assert {"1000000", APPLICATION.client_id} <= set(words)
+
+
+async def test_users_are_listed_with_what_they_may(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """An operator who forgot the address of the administrator finds it."""
+    user = ListedUser(1, "ann@example.com", "Ann", super_admin=True, enabled=False, created_at=0)
+
+    async def answer(*arguments: Any) -> Any:
+        assert arguments[1] == "list_users"
+        return Users([user])
+
+    monkeypatch.setattr(administration, "_call_auth", answer)
+    monkeypatch.setenv("COLUMNS", "100")
+    await administration.list_users(Namespace(json=False, tenant="default", super_admins=True))
+    line = next(line for line in capsys.readouterr().out.splitlines() if user.email in line)
+    assert line.replace("│", " ").split()[:4] == ["ann@example.com", "Ann", "True", "False"]

@@ -91,6 +91,7 @@ def test_invalid_arguments_are_rejected(arguments: list[str]) -> None:
         ["simulate"],
         ["app"],
         ["app", "create"],
+        ["user", "list"],
         ["user", "reset-password"],
         ["product", "import"],
         ["tenant", "limits"],
