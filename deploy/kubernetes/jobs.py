@@ -46,7 +46,7 @@ from deploy.platform.state import FILE_NAME, Addresses, State
 from libs.common.tls import trusting_context
 
 SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-_TIMEOUT_SECONDS = 10
+_API_REQUEST_TIMEOUT_SECONDS = 10
 
 
 class ReleaseSecrets:
@@ -94,7 +94,7 @@ class ReleaseSecrets:
             headers["Content-Type"] = "application/apply-patch+yaml"
         host, port = (os.environ[f"KUBERNETES_SERVICE_{name}"] for name in ("HOST", "PORT"))
         server = http.client.HTTPSConnection(
-            host, int(port), timeout=_TIMEOUT_SECONDS, context=self._tls
+            host, int(port), timeout=_API_REQUEST_TIMEOUT_SECONDS, context=self._tls
         )
         try:
             server.request(method, path, body and json.dumps(body), headers)

@@ -169,7 +169,7 @@ def prepare_servers(
 ) -> list[Server]:
     """Write the configuration of all servers; return how to start them.
 
-    `listeners` are the listeners of each NATS server, and `addresses` those of clients.
+    `listeners` has the listeners of each NATS server. Clients connect to `addresses`.
     """
     redis = _redis_cluster if context.state.is_cluster else _redis_servers
     return [

@@ -33,8 +33,8 @@ from deploy.platform.nats_grants import (
 from libs.common.bus.accounts import (
     DISABLED_API_TARGET,
     EXTERNAL_ACCOUNT,
-    MAX_EXTERNAL_SUBSCRIPTIONS,
     MAX_PULL_SECONDS,
+    MAX_SUBSCRIPTIONS_PER_EXTERNAL_CONNECTION,
     PLATFORM_ACCOUNT,
     PULL_SUBJECT,
     RELAYED_SUBJECTS,
@@ -217,7 +217,7 @@ accounts {{
     ]
   }}
   {EXTERNAL_ACCOUNT} {{
-    limits {{ max_subscriptions: {MAX_EXTERNAL_SUBSCRIPTIONS} }}
+    limits {{ max_subscriptions: {MAX_SUBSCRIPTIONS_PER_EXTERNAL_CONNECTION} }}
     users: [
 {_render_user(RELAY_USER, config)}    ]
     exports: [

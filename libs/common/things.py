@@ -49,8 +49,8 @@ SYSTEM_INTEGRATION = "system"
 """The hidden integration of custom entities."""
 
 _INTERNAL_PREFIX = "~"
-_DEVICE = "device"
-_INTEGRATION = "integration"
+_DEVICE_SEGMENT = "device"
+_INTEGRATION_SEGMENT = "integration"
 
 
 def entity_id(thing_id: int, number: int) -> int:
@@ -81,12 +81,12 @@ def parse_internal_sn(sn: str) -> int | None:
 
 def device_key(integration: str, identifier: str) -> str:
     """Return the key of a device."""
-    return f"{integration}.{_DEVICE}.{identifier}"
+    return f"{integration}.{_DEVICE_SEGMENT}.{identifier}"
 
 
 def integration_key(integration: str) -> str:
     """Return the key of an integration's own thing."""
-    return f"{integration}.{_INTEGRATION}"
+    return f"{integration}.{_INTEGRATION_SEGMENT}"
 
 
 def member_key(thing_key: str, path: str) -> str:
@@ -121,17 +121,17 @@ def split_entity_key(key: str) -> KeyParts | None:
     kind, _, rest = rest.partition(".")
     if not integration or not rest:
         return None
-    if kind == _INTEGRATION:
+    if kind == _INTEGRATION_SEGMENT:
         return KeyParts(integration, None, rest)
     identifier, _, path = rest.partition(".")
-    if kind != _DEVICE or not identifier or not path:
+    if kind != _DEVICE_SEGMENT or not identifier or not path:
         return None
     return KeyParts(integration, identifier, path)
 
 
 def is_custom_key(key: str) -> bool:
     """Return whether an entity key belongs to a custom entity or to a part of one."""
-    return key.startswith(f"{SYSTEM_INTEGRATION}.{_INTEGRATION}.")
+    return key.startswith(f"{SYSTEM_INTEGRATION}.{_INTEGRATION_SEGMENT}.")
 
 
 def flatten_properties(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -120,9 +120,9 @@ def _dummy_hash() -> str:
     return _hasher.hash(secrets.token_urlsafe())
 
 
-MAX_ACCOUNT_FAILURES = 10
+ACCOUNT_FAILURE_BURST = 10
 """Consecutive failures of an account that are allowed without a pause."""
-MAX_ADDRESS_FAILURES = 100
+ADDRESS_FAILURE_BURST = 100
 """Consecutive failures of an address, which a whole office may share."""
 SECONDS_PER_ACCOUNT_ATTEMPT = 90.0
 """Seconds in which an account's bucket gets one attempt back: ten in 15 minutes."""
@@ -174,7 +174,7 @@ class LoginThrottle:
                 try:
                     yield attempt
                 except Exception:
-                    await self._return_permit(account, MAX_ACCOUNT_FAILURES)
+                    await self._return_permit(account, ACCOUNT_FAILURE_BURST)
                     await self._return_address_permit(address)
                     raise
                 if attempt.is_correct:
@@ -187,12 +187,12 @@ class LoginThrottle:
     async def _count_attempt(self, account: str, address: str) -> None:
         """Count an attempt, first by address, so a blocked address costs accounts nothing."""
         if address:
-            await self._take_permit(_address_key(address), MAX_ADDRESS_FAILURES)
-        await self._take_permit(account, MAX_ACCOUNT_FAILURES)
+            await self._take_permit(_address_key(address), ADDRESS_FAILURE_BURST)
+        await self._take_permit(account, ACCOUNT_FAILURE_BURST)
 
     async def _return_address_permit(self, address: str) -> None:
         if address:
-            await self._return_permit(_address_key(address), MAX_ADDRESS_FAILURES)
+            await self._return_permit(_address_key(address), ADDRESS_FAILURE_BURST)
 
     async def _take_permit(self, key: str, burst: int) -> None:
         granted, wait = await self._buckets.take_permits(
@@ -209,7 +209,7 @@ class LoginThrottle:
 
 def _permits_per_second(burst: int) -> float:
     """Return the attempts per second that refill a bucket within 15 minutes."""
-    return burst / MAX_ACCOUNT_FAILURES / SECONDS_PER_ACCOUNT_ATTEMPT
+    return burst / ACCOUNT_FAILURE_BURST / SECONDS_PER_ACCOUNT_ATTEMPT
 
 
 def _account_key(tenant: str, email: str) -> str:

@@ -15,8 +15,8 @@ from libs.common.contracts.frames import MAX_HOOK_BYTES
 from libs.common.contracts.limits import MAX_PICTURE_BYTES
 from libs.common.identity import PrincipalKind
 
-MAX_POLL_SECONDS = 600.0
-"""Maximum seconds of a long poll, by which its time limit is extended."""
+MAX_POLL_EXTENSION_SECONDS = 600.0
+"""Maximum seconds by which the wait that a long poll requests extends its time limit."""
 
 
 class CredentialType(Enum):
@@ -92,7 +92,7 @@ API_PREFIX = b"/api/v1"
 
 def _parse_poll_seconds(text: str) -> float:
     try:
-        return min(max(0.0, float(text)), MAX_POLL_SECONDS)
+        return min(max(0.0, float(text)), MAX_POLL_EXTENSION_SECONDS)
     except ValueError:
         return 0.0
 

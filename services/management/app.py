@@ -26,7 +26,7 @@ from services.management import resources as uploads
 from services.management.builtin import wiring as builtin_wiring
 from services.management.dashboards import wiring as dashboards_wiring
 from services.management.live import wiring as live_wiring
-from services.management.live.sockets import GracefulCloseProtocol
+from services.management.live.sockets import LiveSocketProtocol
 from services.management.migrations import MIGRATIONS
 from services.management.networks import settings as network_settings
 from services.management.pictures import PUBLIC_PATHS, picture
@@ -121,4 +121,4 @@ async def main() -> None:
         connect_redis(settings.redis_url) as redis,
     ):
         app = build_app(settings, mongo, redis, bus, telemetry)
-        await serve(app, settings, websocket=GracefulCloseProtocol)
+        await serve(app, settings, websocket=LiveSocketProtocol)

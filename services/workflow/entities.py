@@ -25,7 +25,7 @@ from libs.common.contracts.flows import (
     PUT_FLOW_SERVICE,
     REMOVE_FLOW_SERVICE,
     ChangeAlarm,
-    ChangedAlarm,
+    ChangeAlarmAnswer,
     FlowServiceAnswer,
     PutFlowService,
     RemoveFlowService,
@@ -101,9 +101,9 @@ class Entities:
             await self._rpc.call(CALL_SERVICE, request, CalledServices, timeout=seconds)
         ).outputs
 
-    async def change_alarm(self, request: ChangeAlarm, seconds: float) -> ChangedAlarm:
+    async def change_alarm(self, request: ChangeAlarm, seconds: float) -> ChangeAlarmAnswer:
         """Raise or clear an alarm of the device of an entity."""
-        return await self._rpc.call(CHANGE_ALARM, request, ChangedAlarm, timeout=seconds)
+        return await self._rpc.call(CHANGE_ALARM, request, ChangeAlarmAnswer, timeout=seconds)
 
     async def resolve(self, tenant: str, keys: Collection[str]) -> Collection[ResolvedEntity]:
         """Return the entities among `keys` that exist."""

@@ -8,7 +8,7 @@ import nats.errors
 import nats.js.errors
 import pytest
 
-from libs.common.bus.accounts import MAX_EXTERNAL_SUBSCRIPTIONS
+from libs.common.bus.accounts import MAX_SUBSCRIPTIONS_PER_EXTERNAL_CONNECTION
 from tests.integration.nats_door import (
     KEYS,
     WAIT,
@@ -173,7 +173,7 @@ async def test_an_mqtt_device_cannot_ask_for_internal_subjects(server):
 
 async def test_a_nats_connection_has_a_bounded_number_of_subscriptions(server):
     async with server.application("app1") as client:
-        for number in range(MAX_EXTERNAL_SUBSCRIPTIONS + 1):
+        for number in range(MAX_SUBSCRIPTIONS_PER_EXTERNAL_CONNECTION + 1):
             await client.subscribe(f"event.t1.{number}")
         await client.flush()
 

@@ -23,7 +23,7 @@ LOGIN_ACCOUNTS = (PLATFORM_ACCOUNT, EXTERNAL_ACCOUNT)
 """The accounts that external connections are assigned to."""
 MAX_MQTT_SUBSCRIPTIONS = 100
 """Limit per MQTT connection; a subscription with QoS 1 counts twice."""
-MAX_EXTERNAL_SUBSCRIPTIONS = 1000
+MAX_SUBSCRIPTIONS_PER_EXTERNAL_CONNECTION = 1000
 """Limit per connection in `OUTSIDE`."""
 
 APPLICATION_PREFIX = "app."

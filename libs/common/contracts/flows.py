@@ -93,7 +93,7 @@ class ChangeAlarm(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=Tr
     """Validate the request without changing an alarm."""
 
 
-class ChangedAlarm(msgspec.Struct, rename="camel", omit_defaults=True):
+class ChangeAlarmAnswer(msgspec.Struct, rename="camel", omit_defaults=True):
     """Answer of `change_alarm`."""
 
     alarm_id: int | None = None

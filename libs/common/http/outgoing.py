@@ -25,7 +25,7 @@ _NAT64 = ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ip_network("2000::/3")
 """All public IPv6 addresses; excludes those that embed an IPv4 address and `fec0::/10`
 (site-local)."""
-_RESERVED = (
+_RESERVED_NETWORKS = (
     "168.63.129.16/32",  # platform services of a cloud
     "192.88.99.0/24",  # 6to4 relays, deprecated
     "2001:20::/28",  # host identifiers, not routed
@@ -74,7 +74,7 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     return (
         address.is_global
         and not address.is_multicast
-        and not is_in_networks(str(address), _RESERVED)
+        and not is_in_networks(str(address), _RESERVED_NETWORKS)
     )
 
 

@@ -103,7 +103,7 @@ def span_context(value: str) -> SpanContext:
 def start_span(
     name: str,
     kind: SpanKind,
-    value: str = "",
+    traceparent: str = "",
     *,
     start: int | None = None,
     links: Sequence[Link] = (),
@@ -113,7 +113,7 @@ def start_span(
 
     `start` is in ns since 1970.
     """
-    parent = span_context(value)
+    parent = span_context(traceparent)
     context = trace.set_span_in_context(trace.NonRecordingSpan(parent), _empty_context)
     return _tracer.start_span(
         name, context if parent.is_valid else _empty_context, kind, attributes, links, start

@@ -10,7 +10,7 @@ from libs.common.contracts.flows import (
     LONGEST_CONTENT,
     LONGEST_KEY,
     ChangeAlarm,
-    ChangedAlarm,
+    ChangeAlarmAnswer,
 )
 from libs.common.errors import InvalidInput, NotFound
 from libs.common.store.ids import IdAllocator
@@ -39,7 +39,7 @@ class FlowAlarmStore:
         self._steps = mongo.database["alarm_steps"]
         self._ids = IdAllocator(mongo.database, "alarms")
 
-    async def change(self, request: ChangeAlarm, device_id: int) -> ChangedAlarm:
+    async def change(self, request: ChangeAlarm, device_id: int) -> ChangeAlarmAnswer:
         """Raise or clear an alarm of a flow; each step takes effect once.
 
         Raises `NotFound` when the device does not exist, `InvalidInput` when it has too many
@@ -47,10 +47,10 @@ class FlowAlarmStore:
         """
         step = {"_id": f"{request.tenant}.{request.step}"}
 
-        async def change_once(session: Session) -> tuple[ChangedAlarm, list[Document]]:
+        async def change_once(session: Session) -> tuple[ChangeAlarmAnswer, list[Document]]:
             done = await self._steps.find_one(step, session=session)
             if done is not None:
-                return ChangedAlarm(done["alarm"], done["changed"]), []
+                return ChangeAlarmAnswer(done["alarm"], done["changed"]), []
             present = await self._devices.presence.find_by_ids([device_id], session)
             if not present:
                 raise NotFound("the device does not exist", field="entity")
@@ -66,11 +66,11 @@ class FlowAlarmStore:
 
     async def _raise_alarm(
         self, request: ChangeAlarm, device: DeviceWithPresence, session: Session
-    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+    ) -> tuple[ChangeAlarmAnswer, list[OutboxEntry]]:
         open_alarms = {"tenant": request.tenant, "device": device.id, "open": True}
         document = await self._alarms.find_one(open_alarms | {"key": request.key}, session=session)
         if document is not None:
-            return ChangedAlarm(document["_id"]), []
+            return ChangeAlarmAnswer(document["_id"]), []
         keyed = open_alarms | {"key": {"$exists": True}}
         maximum = MAX_FLOW_ALARMS
         if await self._alarms.count_documents(keyed, limit=maximum, session=session) >= maximum:
@@ -90,11 +90,11 @@ class FlowAlarmStore:
         )
         await self._alarms.insert_one(to_document(alarm), session=session)
         entry = build_alarm_event(alarm, "raised", event_profile(device), request.hops)
-        return ChangedAlarm(alarm.id, changed=True), [entry]
+        return ChangeAlarmAnswer(alarm.id, changed=True), [entry]
 
     async def _clear_alarm(
         self, request: ChangeAlarm, device: DeviceWithPresence, session: Session
-    ) -> tuple[ChangedAlarm, list[OutboxEntry]]:
+    ) -> tuple[ChangeAlarmAnswer, list[OutboxEntry]]:
         document = await self._alarms.find_one_and_update(
             {"tenant": request.tenant, "device": device.id, "open": True, "key": request.key},
             {"$set": cleared_fields(now_ms(), BY_FLOW)},
@@ -102,10 +102,10 @@ class FlowAlarmStore:
             session=session,
         )
         if document is None:
-            return ChangedAlarm(), []
+            return ChangeAlarmAnswer(), []
         alarm = from_document(document, Alarm)
         entry = build_alarm_event(alarm, "cleared", event_profile(device), request.hops)
-        return ChangedAlarm(alarm.id, changed=True), [entry]
+        return ChangeAlarmAnswer(alarm.id, changed=True), [entry]
 
 
 class FlowAlarms:
@@ -119,7 +119,7 @@ class FlowAlarms:
         """Register the handler of `rpc.device.change_alarm`."""
         rpc.offer("change_alarm", ChangeAlarm, self.change)
 
-    async def change(self, request: ChangeAlarm) -> ChangedAlarm:
+    async def change(self, request: ChangeAlarm) -> ChangeAlarmAnswer:
         """Raise an alarm unless it is open, or clear an open alarm.
 
         Raises `InvalidInput`, also for a device with too many alarms, and `NotFound`.
@@ -137,5 +137,5 @@ class FlowAlarms:
         if not thing.device:
             raise InvalidInput(f"{request.entity} is not an entity of a device", field="entity")
         if request.dry_run:
-            return ChangedAlarm()
+            return ChangeAlarmAnswer()
         return await self._store.change(request, thing.id)

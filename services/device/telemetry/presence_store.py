@@ -35,7 +35,7 @@ from services.device.things.product_store import ProductStore
 
 MAX_CHANGES = 500
 """Maximum connections or devices that one transaction changes."""
-CONNECTIONS_PER_QUERY = 2_000
+MAX_USER_CONNECTIONS_READ = 2_000
 """Maximum connections of a user that a query returns."""
 _LAST_CID = 2**63 - 1
 
@@ -52,7 +52,7 @@ class PresenceStore:
 
     async def connections(self, user: str) -> list[Connection]:
         """Return the known connections of a user (upper case)."""
-        cursor = self._connections.find({"user": user}, {"_id": 1}).limit(CONNECTIONS_PER_QUERY)
+        cursor = self._connections.find({"user": user}, {"_id": 1}).limit(MAX_USER_CONNECTIONS_READ)
         return [_connection(row) async for row in cursor]
 
     async def list_server_connections(

@@ -121,7 +121,7 @@ class LiveSocket:
             self._closing = asyncio.ensure_future(self.socket.close(code=code, reason=plain))
 
 
-class GracefulCloseProtocol(WebSocketsSansIOProtocol):
+class LiveSocketProtocol(WebSocketsSansIOProtocol):
     """Closes after the peer, or after `close_timeout` seconds, if a frame is rejected.
 
     Closing a connection while the peer still sends resets it, and the reset may overtake the close

@@ -252,7 +252,7 @@ class Engine:
             plan=plan,
             run=run,
             limits=limits,
-            mark_unrepeatable=_skip_marking,
+            mark_unrepeatable=_skip_unrepeatable_mark,
             turn=turn,
             dry_run=dry_run,
         )
@@ -342,5 +342,5 @@ def _mark_failed(run: Run, reason: str) -> None:
     run.status, run.error = "ERROR", reason
 
 
-async def _skip_marking(_: Run) -> None:
-    """Record nothing, for tests."""
+async def _skip_unrepeatable_mark(_: Run) -> None:
+    """Record nothing: a test run of a user never starts again."""

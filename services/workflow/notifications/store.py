@@ -238,7 +238,7 @@ def compute_retry_pause(attempts: int) -> timedelta:
 
 NOTICES_TOPIC = "notices"
 """Topic of `Wakeups`: notices are due, or will be."""
-MAX_WAITING_NOTICES = 1000
+MAX_WAITING_NOTICES_PER_CHANNEL = 1000
 """Maximum waiting notices of a user and channel; further ones are only counted."""
 CHANNELS: tuple[Channel, ...] = get_args(Channel)
 
@@ -271,8 +271,8 @@ class NotificationStore:
         """Store notices of alarms, with due times of their recipients.
 
         A notice that still waits is not stored again; a delivered one is. The number of operations
-        does not depend on the number of notices. A notice beyond `MAX_WAITING_NOTICES` of a user
-        and channel is counted as missed.
+        does not depend on the number of notices. A notice beyond `MAX_WAITING_NOTICES_PER_CHANNEL`
+        is counted as missed.
         """
         ids = {"_id": {"$in": [notice.id for notice in notices]}}
         stored = set(await self._notices.distinct("_id", ids))
@@ -289,7 +289,7 @@ class NotificationStore:
             due[recipient] = min(notice.due, due.get(recipient, notice.due))
             if notice.id not in stored:
                 waiting[recipient] += 1
-                if waiting[recipient] > MAX_WAITING_NOTICES:
+                if waiting[recipient] > MAX_WAITING_NOTICES_PER_CHANNEL:
                     missed[recipient] += 1
                 else:
                     documents.append(msgspec.to_builtins(notice, builtin_types=(datetime,)))
@@ -353,7 +353,7 @@ class NotificationStore:
         cursor = self._notices.find(
             {"user": user, "channel": channel},
             sort=[("at", 1), ("_id", 1)],
-            limit=MAX_WAITING_NOTICES,
+            limit=MAX_WAITING_NOTICES_PER_CHANNEL,
         )
         return [msgspec.convert(document, Notice) async for document in cursor]
 

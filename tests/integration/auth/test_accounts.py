@@ -15,7 +15,7 @@ from libs.common.contracts.auth import (
 )
 from libs.common.errors import Conflict, InvalidInput, NotFound
 from services.auth.accounts.roles import INITIAL_MENUS
-from services.auth.passwords import MAX_ACCOUNT_FAILURES, PasswordHasherPool
+from services.auth.passwords import ACCOUNT_FAILURE_BURST, PasswordHasherPool
 from tests.integration.auth.people import (
     FIRST,
     PASSWORD,
@@ -240,7 +240,7 @@ async def test_the_old_password_cannot_be_guessed_with_a_stolen_token(auth):
     """It is throttled as log-ins are."""
     admin = await first_user(auth)
     body = {"old_password": "Wr0ng-one", "new_password": "An0ther-one"}
-    for _ in range(MAX_ACCOUNT_FAILURES):
+    for _ in range(ACCOUNT_FAILURE_BURST):
         await auth.refused(400, "PUT", "/user/password", body, caller=admin)
 
     await auth.refused(

@@ -9,8 +9,8 @@ from argon2 import PasswordHasher
 from libs.common.identity import Principal, PrincipalKind
 from services.auth import passwords
 from services.auth.passwords import (
-    MAX_ACCOUNT_FAILURES,
-    MAX_ADDRESS_FAILURES,
+    ACCOUNT_FAILURE_BURST,
+    ADDRESS_FAILURE_BURST,
     MAX_WAITING_LOGINS_PER_TENANT,
     PasswordHasherPool,
 )
@@ -223,10 +223,10 @@ async def test_ten_failures_cost_a_pause_and_a_right_password_forgets_them(auth)
     """The eleventh attempt is 429 with Retry-After. A success resets the count."""
     await register(auth)
     for _ in range(2):
-        for _ in range(MAX_ACCOUNT_FAILURES - 1):
+        for _ in range(ACCOUNT_FAILURE_BURST - 1):
             assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
         assert (await sign_in(auth)).status_code == 200
-    for _ in range(MAX_ACCOUNT_FAILURES):
+    for _ in range(ACCOUNT_FAILURE_BURST):
         assert (await sign_in(auth, password="Wr0ng-one")).status_code == 401
 
     refused = await sign_in(auth, address="198.51.100.9")
@@ -243,8 +243,8 @@ async def test_simultaneous_attempts_do_not_bypass_the_throttle(auth):
 
     statuses = [answer.status_code for answer in answers]
     assert (statuses.count(401), statuses.count(429)) == (
-        MAX_ACCOUNT_FAILURES,
-        40 - MAX_ACCOUNT_FAILURES,
+        ACCOUNT_FAILURE_BURST,
+        40 - ACCOUNT_FAILURE_BURST,
     )
 
 
@@ -257,12 +257,12 @@ async def test_an_address_that_guesses_everywhere_is_slowed_down(auth, monkeypat
     monkeypatch.setattr(PasswordHasherPool, "matches", wrong)
     statuses = [
         (await sign_in(auth, f"user{n}@example.com", address="203.0.113.5")).status_code
-        for n in range(MAX_ADDRESS_FAILURES + 20)
+        for n in range(ADDRESS_FAILURE_BURST + 20)
     ]
     elsewhere = await sign_in(auth, "user1@example.com", address="203.0.113.6")
 
-    assert statuses[:MAX_ADDRESS_FAILURES] == [401] * MAX_ADDRESS_FAILURES
-    assert 429 in statuses[MAX_ADDRESS_FAILURES:]
+    assert statuses[:ADDRESS_FAILURE_BURST] == [401] * ADDRESS_FAILURE_BURST
+    assert 429 in statuses[ADDRESS_FAILURE_BURST:]
     assert elsewhere.status_code == 401
 
 
@@ -319,7 +319,7 @@ async def test_no_answer_reveals_whether_an_account_exists(auth):
         for answer in answers
     ]
     assert set(told) == {(401, "authentication_failed", "invalid_request:Bad credentials")}
-    for _ in range(MAX_ACCOUNT_FAILURES):
+    for _ in range(ACCOUNT_FAILURE_BURST):
         last = await sign_in(auth, "nobody@example.com")
     assert last.status_code == 429
 

@@ -8,7 +8,7 @@ import pytest
 
 from libs.common.errors import TooManyRequests
 from libs.common.limits import TokenBuckets, address_key
-from services.auth.passwords import MAX_ADDRESS_FAILURES, LoginThrottle
+from services.auth.passwords import ADDRESS_FAILURE_BURST, LoginThrottle
 from services.gateway.rates import RateLimiter
 
 from .conftest import DEVICES, Gateway, Recorder, Start
@@ -110,14 +110,14 @@ async def test_leases_spare_round_trips(redis, monkeypatch) -> None:
 async def test_the_failures_of_an_address_are_counted_apart(redis) -> None:
     """`auth` counts failed logins by address too, and the door's rate gives none back."""
     address = f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1"
-    door = RateLimiter(redis, "sign-in", rate=1_000_000, burst=MAX_ADDRESS_FAILURES)
+    door = RateLimiter(redis, "sign-in", rate=1_000_000, burst=ADDRESS_FAILURE_BURST)
     throttle = LoginThrottle(TokenBuckets(redis, "auth"), threads=1)
 
     async def fail() -> None:
         async with throttle.attempt("default", secrets.token_hex(8), address):
             await door.take_permit(address_key(address))
 
-    for _ in range(MAX_ADDRESS_FAILURES):
+    for _ in range(ADDRESS_FAILURE_BURST):
         await fail()
     with pytest.raises(TooManyRequests, match="failed logins"):
         await fail()

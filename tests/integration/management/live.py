@@ -34,7 +34,7 @@ from libs.common.store.migrations import migrate
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.management.app import build_app
-from services.management.live.sockets import GracefulCloseProtocol
+from services.management.live.sockets import LiveSocketProtocol
 from services.management.migrations import MIGRATIONS
 from services.management.settings import ManagementSettings
 from tests.console import Grants
@@ -156,7 +156,7 @@ async def replicas(servers, emptied, mongo_of) -> AsyncIterator[World]:
             stack.push_async_callback(own.drain)
             wired = partial(build_app, settings, mongo, redis, own, silent)
             app = stack.enter_context(lent(wired))
-            serves = serving(app, GracefulCloseProtocol)
+            serves = serving(app, LiveSocketProtocol)
             ports.append(await stack.enter_async_context(serves))
         while len(await _consumers(bus)) < 2:
             await asyncio.sleep(0.01)

@@ -17,7 +17,7 @@ from libs.common.identity.tokens import live_password_key
 from libs.common.mqtt import encode_packet
 from services.management.live import console as module
 from services.management.live.packets import MAX_PACKET_BYTES
-from services.management.live.sockets import GracefulCloseProtocol
+from services.management.live.sockets import LiveSocketProtocol
 from tests.integration.management.live import ENTITY_ID, World
 
 MESSAGE = {"event_type": "EXCHANGE", "payload": {"entity_ids": [str(ENTITY_ID)]}}
@@ -60,13 +60,13 @@ async def test_a_page_gets_the_ids_of_changed_entities(world: World, replica: in
 
 async def test_a_page_is_not_asked_for_pongs(world: World, monkeypatch: pytest.MonkeyPatch):
     """Those of paho are not masked, which ends a connection (RFC 6455, 5.1)."""
-    begin = GracefulCloseProtocol.start_keepalive
+    begin = LiveSocketProtocol.start_keepalive
 
-    def begin_soon(protocol: GracefulCloseProtocol) -> None:
+    def begin_soon(protocol: LiveSocketProtocol) -> None:
         protocol.ping_interval = protocol.ping_interval and 0.01
         begin(protocol)
 
-    monkeypatch.setattr(GracefulCloseProtocol, "start_keepalive", begin_soon)
+    monkeypatch.setattr(LiveSocketProtocol, "start_keepalive", begin_soon)
     username, password = await world.page()
     async with client(world, username, password) as page:
         await page.subscribe(live_topic(username))

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.management.live.sockets import GracefulCloseProtocol
+from services.management.live.sockets import LiveSocketProtocol
 from tests.serving import serving
 
 HANDSHAKE = (
@@ -28,7 +28,7 @@ async def listen(scope, receive, send) -> None:
 
 async def test_the_sender_of_an_oversized_frame_may_finish_it() -> None:
     """The close frame comes at once; the connection is reset neither before nor after it."""
-    async with serving(listen, GracefulCloseProtocol) as port:
+    async with serving(listen, LiveSocketProtocol) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(HANDSHAKE)
         await reader.readuntil(b"\r\n\r\n")

@@ -31,7 +31,7 @@ from libs.common.contracts.entities import (
 )
 from libs.common.contracts.flows import (
     ChangeAlarm,
-    ChangedAlarm,
+    ChangeAlarmAnswer,
     FlowServiceAnswer,
     PutFlowService,
     RemoveFlowService,
@@ -162,10 +162,10 @@ class PlayedDevice:
         ]
         return DescribedDevices(found, 0)
 
-    async def _change_alarm(self, wanted: ChangeAlarm) -> ChangedAlarm:
+    async def _change_alarm(self, wanted: ChangeAlarm) -> ChangeAlarmAnswer:
         if not wanted.dry_run:
             self.alarms.append(wanted)
-        return ChangedAlarm(7, changed=True)
+        return ChangeAlarmAnswer(7, changed=True)
 
     async def _resolve(self, wanted: ResolveEntities) -> ResolvedEntities:
         there = [key for key in wanted.keys if key not in self.missing]

@@ -184,14 +184,14 @@ def _row_update(row: Document, readable: PropertyValues) -> UpdateOne | DeleteOn
     return UpdateOne({"_id": row["_id"]}, {"$set": {"p": readable}})
 
 
-class _ReportedEvent(msgspec.Struct):
+class _PropertiesMessage(msgspec.Struct):
     properties: PropertyValues
 
 
 def _message_has_write_only(raw: bytes, tsl: Tsl) -> bool:
     """Return whether a message holds write-only properties; True if it is invalid."""
     try:
-        properties = msgspec.json.decode(raw, type=_ReportedEvent).properties
+        properties = msgspec.json.decode(raw, type=_PropertiesMessage).properties
     except (ValueError, RecursionError):
         return True
     return tsl.readable(properties) != properties

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from libs.common.contracts.flows import CHANGE_ALARM, ChangeAlarm, ChangedAlarm
+from libs.common.contracts.flows import CHANGE_ALARM, ChangeAlarm, ChangeAlarmAnswer
 from libs.common.errors import InvalidInput, NotFound
 from services.device.alarms import flow_alarms
 from tests.integration.device.alarms.test_alarms import found, said
@@ -17,8 +17,8 @@ def asking(sn: str, step: str, **more: object) -> ChangeAlarm:
     })  # fmt: skip
 
 
-async def change(world: World, wanted: ChangeAlarm) -> ChangedAlarm:
-    answer: ChangedAlarm = await world.rpc(CHANGE_ALARM, wanted, ChangedAlarm)
+async def change(world: World, wanted: ChangeAlarm) -> ChangeAlarmAnswer:
+    answer: ChangeAlarmAnswer = await world.rpc(CHANGE_ALARM, wanted, ChangeAlarmAnswer)
     return answer
 
 
@@ -27,17 +27,17 @@ async def test_a_flow_raises_and_clears_an_alarm_once(world: World):
     admin, device = world.admin(), await world.add_direct("F1", "OVEN")
     raised = await change(world, asking("F1", "1.a"))
     assert raised.changed
-    assert await change(world, asking("F1", "2.a")) == ChangedAlarm(raised.alarm_id)
+    assert await change(world, asking("F1", "2.a")) == ChangeAlarmAnswer(raised.alarm_id)
     (alarm,) = await found(admin, device_ids=[str(device)])
     assert (alarm["alarm_content"], alarm["severity"], alarm["flow_id"], alarm["open"]) == (
         "F1 burns", "CRITICAL", "9", True,
     )  # fmt: skip
     assert "rule_id" not in alarm
     over = asking("F1", "3.a", raised=False)
-    assert await change(world, over) == ChangedAlarm(raised.alarm_id, changed=True)
+    assert await change(world, over) == ChangeAlarmAnswer(raised.alarm_id, changed=True)
     again = await change(world, asking("F1", "4.a"))
     assert again.changed
-    assert await change(world, over) == ChangedAlarm(raised.alarm_id, changed=True)
+    assert await change(world, over) == ChangeAlarmAnswer(raised.alarm_id, changed=True)
     assert await change(world, asking("F1", "1.a")) == raised
     events = await said(world, device)
     assert [(event["change"], event["alarmId"]) for event in events] == [
@@ -72,7 +72,7 @@ async def test_an_invalid_request_of_a_flow_is_rejected(world: World):
         with pytest.raises(error):
             await change(world, wanted)
     judged = asking("F3", "20.a", dry_run=True)
-    assert await change(world, judged) == ChangedAlarm()
+    assert await change(world, judged) == ChangeAlarmAnswer()
     assert (await change(world, msgspec.structs.replace(judged, dry_run=False))).changed
 
 

@@ -189,9 +189,7 @@ async def test_a_call_of_an_offline_device_is_an_error(world: World):
     """A call of an offline device is an error, and is queued for the device."""
     _, key = await direct(world, "C-3")
     wanted = CallServices(tenant="default", exchange={f"{key}.dim.to": 5})
-    with pytest.raises(
-        UpstreamTimeout, match="C-3 cannot receive the call now"
-    ):
+    with pytest.raises(UpstreamTimeout, match="C-3 cannot receive the call now"):
         await world.rpc(CALL_SERVICE, wanted, CalledServices)
 
 

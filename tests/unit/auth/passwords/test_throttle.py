@@ -8,8 +8,8 @@ from libs.common.errors import TooManyRequests, Unavailable
 from libs.common.scheduling import LaneFull
 from services.auth import passwords as throttling
 from services.auth.passwords import (
-    MAX_ACCOUNT_FAILURES,
-    MAX_ADDRESS_FAILURES,
+    ACCOUNT_FAILURE_BURST,
+    ADDRESS_FAILURE_BURST,
     MAX_WAITING_LOGINS_PER_TENANT,
     LoginThrottle,
 )
@@ -49,7 +49,7 @@ async def fail(throttle: LoginThrottle, email: str, address: str, times: int = 1
 
 async def test_an_account_has_ten_attempts_from_anywhere(throttle):
     """However its address is written; the next one may come after 90 s."""
-    for number in range(MAX_ACCOUNT_FAILURES):
+    for number in range(ACCOUNT_FAILURE_BURST):
         await fail(throttle, " A@b.de"[number % 2 :], f"192.0.2.{number}")
 
     with pytest.raises(TooManyRequests) as caught:
@@ -62,11 +62,11 @@ async def test_an_account_has_ten_attempts_from_anywhere(throttle):
 
 async def test_a_success_forgets_the_failures_of_the_account(throttle):
     """Ten more are there."""
-    await fail(throttle, "a@b.de", "192.0.2.1", MAX_ACCOUNT_FAILURES - 1)
+    await fail(throttle, "a@b.de", "192.0.2.1", ACCOUNT_FAILURE_BURST - 1)
 
     await attempt(throttle, "A@b.de", "192.0.2.1", right=True)
 
-    await fail(throttle, "a@b.de", "192.0.2.1", MAX_ACCOUNT_FAILURES)
+    await fail(throttle, "a@b.de", "192.0.2.1", ACCOUNT_FAILURE_BURST)
 
 
 async def test_many_right_ones_at_once_are_not_counted_against_the_account(throttle):
@@ -82,7 +82,7 @@ async def test_ten_of_many_simultaneous_wrong_passwords_are_checked(throttle):
     )
 
     refused = [outcome for outcome in outcomes if isinstance(outcome, TooManyRequests)]
-    assert len(refused) == 40 - MAX_ACCOUNT_FAILURES
+    assert len(refused) == 40 - ACCOUNT_FAILURE_BURST
 
 
 async def test_those_of_a_tenant_that_wait_are_bounded(throttle):
@@ -136,19 +136,19 @@ async def test_an_attempt_that_takes_too_long_is_given_up(throttle, monkeypatch)
 
 async def test_an_attempt_that_was_not_made_is_not_counted(throttle):
     """A storm at the door does not lock those out who wait before it."""
-    for _ in range(2 * MAX_ADDRESS_FAILURES):
+    for _ in range(2 * ADDRESS_FAILURE_BURST):
         with pytest.raises(Unavailable):
             async with throttle.attempt("default", "a@b.de", "192.0.2.1"):
                 raise Unavailable("too many logins at the moment")
 
-    await fail(throttle, "a@b.de", "192.0.2.1", MAX_ACCOUNT_FAILURES)
+    await fail(throttle, "a@b.de", "192.0.2.1", ACCOUNT_FAILURE_BURST)
 
 
 async def test_an_address_has_a_hundred_failures_and_any_number_of_successes(throttle):
     """An office signs in in the morning; one that guesses is slowed down."""
-    for number in range(2 * MAX_ADDRESS_FAILURES):
+    for number in range(2 * ADDRESS_FAILURE_BURST):
         await attempt(throttle, f"{number}@b.de", "192.0.2.1", right=True)
-    for number in range(MAX_ADDRESS_FAILURES):
+    for number in range(ADDRESS_FAILURE_BURST):
         await fail(throttle, f"{number}@b.de", "192.0.2.1")
 
     with pytest.raises(TooManyRequests) as caught:
@@ -159,18 +159,18 @@ async def test_an_address_has_a_hundred_failures_and_any_number_of_successes(thr
 
 async def test_an_address_that_is_refused_uses_up_no_account(throttle):
     """Or it could keep others out for ever."""
-    for number in range(MAX_ADDRESS_FAILURES):
+    for number in range(ADDRESS_FAILURE_BURST):
         await fail(throttle, f"{number}@b.de", "192.0.2.1")
     for _ in range(50):
         with pytest.raises(TooManyRequests):
             await fail(throttle, "victim@b.de", "192.0.2.1")
 
-    await fail(throttle, "victim@b.de", "192.0.2.2", MAX_ACCOUNT_FAILURES)
+    await fail(throttle, "victim@b.de", "192.0.2.2", ACCOUNT_FAILURE_BURST)
 
 
 async def test_the_addresses_of_an_ipv6_network_are_one(throttle):
     """A client has all of a /64."""
-    for number in range(MAX_ADDRESS_FAILURES):
+    for number in range(ADDRESS_FAILURE_BURST):
         await fail(throttle, f"{number}@b.de", f"2001:db8::{number:x}")
 
     with pytest.raises(TooManyRequests):
@@ -179,5 +179,5 @@ async def test_the_addresses_of_an_ipv6_network_are_one(throttle):
 
 async def test_without_an_address_only_accounts_are_counted(throttle):
     """Requests that bypass the gateway have no address."""
-    for number in range(2 * MAX_ADDRESS_FAILURES):
+    for number in range(2 * ADDRESS_FAILURE_BURST):
         await fail(throttle, f"{number}@b.de", "")
