@@ -270,7 +270,7 @@ class DeviceStore:
     async def assign(
         self, tenant: str, device_id: int, application: ApplicationRef
     ) -> Device | None:
-        """Assign a device of the users to an application; None when an application has it.
+        """Assign a device to an application; None when an application has it.
 
         Values and history stay. Raises `SerialTaken` when an RPS record has its SN.
         """

@@ -82,8 +82,8 @@ async def remove_device(
 ) -> None:
     """Remove a device from the application.
 
-    Its open tasks end; its id and history stay. Its key ends, unless a super-admin assigned the
-    device, which then belongs to the users again.
+    Its open tasks end; its id and history stay. Its key ends, unless the device belonged to the
+    users before a super-admin assigned it: then it belongs to them again.
     """
     await device_service.remove_from_application(principal, device_id)
 
