@@ -21,7 +21,7 @@ from libs.common.store.mongo import Document
 LARGE_VALUE_BYTES = 4 * 1024
 """Bytes of a BSON value above which it gets a part of its own."""
 MAX_INLINE_BYTES = 512 * 1024
-"""Maximum bytes of the values in the document of a thing; above, parts hold all of them."""
+"""Maximum bytes of values in the document of a thing; if there are more, all are in parts."""
 MAX_TOTAL_BYTES = 4 * 1024 * 1024
 """Maximum bytes of all latest values of a thing."""
 TOO_LARGE_REASON = f"would take the latest values of the device beyond {MAX_TOTAL_BYTES} bytes"

@@ -132,7 +132,7 @@ _size_histogram = _meter.create_histogram(
 MAX_FAILURES = 3
 """Failures after which a message that fails alone is moved to `DEAD`."""
 FAILURE_CACHE_SIZE = 10_000
-"""Messages whose failures are cached, each of which failed alone."""
+"""Maximum messages that failed alone and whose failures are counted."""
 HEALTH_TIMEOUT_SECONDS = 5.0
 """Seconds within which store and bus must answer."""
 

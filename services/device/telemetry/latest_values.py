@@ -49,7 +49,7 @@ TOO_LARGE_ERROR_CODES = {15, 10334, 17419, 17420}
 MAX_SMALL_REPORT_BYTES = 512
 """Bytes of a report up to which even a whole batch keeps a thing without parts in its limit."""
 CACHE_SIZE = 50_000
-"""Maximum cached things with parts, and of those without."""
+"""Maximum cached things with parts, and maximum cached things without parts."""
 VALUES_PER_MOVE = 500
 """Maximum values that are moved to parts together."""
 CACHE_SECONDS = 10.0

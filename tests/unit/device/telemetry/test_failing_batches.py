@@ -17,7 +17,7 @@ SN = "SN1"
 
 
 class FailingIngest(Ingest):
-    """Fails for every batch with the message 3 or 6, and records what it does."""
+    """Fails for every batch with the message 3 or 6, and records its calls."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
