@@ -1,7 +1,4 @@
-"""The users of nats-server and their permissions.
-
-The section "The bus" of the architecture describes which subjects a service needs.
-"""
+"""The users of nats-server and their permissions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
