@@ -323,9 +323,8 @@ class _MappedBody:
     def get_counter_and_session(self) -> dict[str, Any]:
         """Return counter and session, which identify an uplink.
 
-        The session is the time if there is none, or a random id without a counter and a time.
-        Without a session, uplinks with equal counters are duplicates only at the same time, because
-        a device that joins again restarts its counter.
+        Without a session or a counter, the time identifies the uplink, and without a time each
+        delivery is a new uplink: a device that joins again restarts its counter.
         """
         counter, session = self.get_whole_number(COUNTER, MAX_FRAME_COUNTER), self.get_text(SESSION)
         time = parse_time(self._find_value(TIME)[1])
@@ -333,7 +332,7 @@ class _MappedBody:
             time = None
         if time is not None and (counter is None or not session):
             session = str(to_ms(time))
-        elif counter is None:
+        elif counter is None or not session:
             session = str(uuid4())
         return {"counter": counter or 0, "session": session}
 

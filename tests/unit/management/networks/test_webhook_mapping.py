@@ -76,6 +76,9 @@ def test_identity_is_session_and_counter_else_the_time_else_none_is_shared() -> 
     """A delivery that comes again is known; without anything to know it by it is another one."""
     assert (heard(BODY, session="").session, heard(BODY, session="").counter) == (str(MS), 17)
     assert (heard(BODY, counter="").session, heard(BODY, counter="").counter) == (str(MS), 0)
+    restarted = [heard(BODY, session="", time="") for _ in range(2)]
+    assert [uplink.counter for uplink in restarted] == [17, 17]
+    assert restarted[0].session != restarted[1].session
     bare = [heard(BODY, counter="", session="", time="").session for _ in range(2)]
     assert bare[0] != bare[1]
 
