@@ -34,7 +34,7 @@ class AlarmParameters(Parameters):
     content: Annotated[
         str, parameter_meta("Content", "Text of the alarm for users", max_length=LONGEST_CONTENT)
     ] = ""
-    """Message of the alarm that users see. Required for `RAISE`."""
+    """Required for `RAISE`."""
 
     def find_faults(self) -> Iterable[ParameterFault]:
         """Yield a fault for an alarm without content."""
