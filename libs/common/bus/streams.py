@@ -1,4 +1,4 @@
-"""The streams, which the first process that starts creates (docs/reference/retention.md has their limits).
+"""The streams, which the first process creates; their limits are in docs/reference/retention.md.
 
 nats-server answers a QoS 1 publish (PUBACK) when the stream of `$MQTT.msgs.{subject}` has stored
 the message. This is its own stream `$MQTT_msgs`, unless another stream has the subject. `UPLINK`

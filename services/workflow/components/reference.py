@@ -22,7 +22,8 @@ Schema = dict[str, Any]
 _PAGE_HEADER = """# Flow nodes
 
 This page lists the fields of `data.parameters` of each node type. [Flows](flows.md) explains how
-nodes work together, and how requests are [signed](flows.md#other-systems). Texts may contain [references](flows.md#nodes). Null stands for the default.
+nodes work together, and how requests are [signed](flows.md#other-systems). Texts may contain
+[references](flows.md#nodes). Null stands for the default.
 """
 
 
