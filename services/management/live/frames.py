@@ -176,6 +176,13 @@ class TimedValue(msgspec.Struct):
     timestamp: int
 
 
+def keep_latest(latest: dict[str, TimedValue], key: str, value: TimedValue) -> None:
+    """Store the value of a key, unless its stored value was measured later."""
+    known = latest.get(key)
+    if known is None or value.timestamp >= known.timestamp:
+        latest[key] = value
+
+
 class FilterRequest(msgspec.Struct, frozen=True):
     """A client's request to filter changes; None ends the subscription."""
 

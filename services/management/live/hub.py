@@ -36,6 +36,7 @@ from services.management.live.frames import (
     QueuedBytes,
     TimedValue,
     ValuesUpdate,
+    keep_latest,
 )
 from services.management.live.mqtt_publisher import MqttPublisher
 from services.management.live.sockets import POLICY, Pause, SocketTurns
@@ -166,8 +167,8 @@ class Hub:
     async def push(self, changes: Sequence[EntityChange], pause: Pause) -> None:
         """Push changes of a tenant to sockets that subscribe to them and may see them.
 
-        Sockets that subscribe to keys get one frame per thing, with the latest values. Duplicate
-        events are ignored.
+        Sockets that subscribe to keys get one frame per thing, with the values that were measured
+        last: a late report may arrive after a newer one. Duplicate events are ignored.
         """
         sockets = self._tenants.get(changes[0].tenant)
         if sockets is None:
@@ -182,7 +183,7 @@ class Hub:
             latest[change.thing.key] = change.thing, values
             for key, raw in change.values.items():
                 if key in sockets.by_key:
-                    values[key] = TimedValue(raw, change.ts)
+                    keep_latest(values, key, TimedValue(raw, change.ts))
             if sockets.followers:
                 await self._push_filtered(sockets, change, pause)
         for thing, values in latest.values():

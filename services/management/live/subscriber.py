@@ -18,6 +18,7 @@ from services.management.live.frames import (
     TimedValue,
     ValuesUpdate,
     encode_values_frame,
+    keep_latest,
 )
 from services.management.live.sockets import TRY_AGAIN, LiveSocket
 
@@ -122,7 +123,7 @@ class Subscriber(Listener):
         if self._closed:
             return
         if self._latest:
-            self._latest.update(update.values)
+            self._merge(update)
         else:
             self._waiting.append(update)
             self.queued.add(len(update.frame))
@@ -142,13 +143,17 @@ class Subscriber(Listener):
                 self._count_dropped(skipped)
             self._start_sending()
 
+    def _merge(self, update: ValuesUpdate) -> None:
+        for key, value in update.values.items():
+            keep_latest(self._latest, key, value)
+
     def _merge_waiting(self) -> None:
         """Reduce waiting frames to the latest value of each key."""
         self._count_dropped(len(self._waiting))
         while self._waiting:
             update = self._waiting.popleft()
             self.queued.add(-len(update.frame))
-            self._latest.update(update.values)
+            self._merge(update)
 
     def _has_waiting(self) -> bool:
         return bool(self._waiting or self._latest or self._changes)

@@ -73,10 +73,11 @@ class Changes:
         self._hub = hub
         self._number = 0
 
-    async def report(self, **values: Any) -> None:
+    async def report(self, ts: int | None = None, **values: Any) -> None:
+        """Report values measured at `ts`, by default after all earlier ones."""
         self._number += 1
         prefixed = {f"direct.device.S1.{name}": value for name, value in values.items()}
-        change = EntityChange(f"e{self._number}", "t", THING, self._number, prefixed)
+        change = EntityChange(f"e{self._number}", "t", THING, ts or self._number, prefixed)
         await self._hub.push([change], self._pause)
 
     async def _pause(self) -> None:
@@ -183,6 +184,23 @@ async def test_a_slow_reader_keeps_every_frame_up_to_a_number(hub: Hub) -> None:
         MAX_WAITING_FRAMES,
         MAX_WAITING_FRAMES + 1,
     ]
+
+
+async def test_a_slow_reader_receives_the_values_that_were_measured_last(hub: Hub) -> None:
+    """A late report replaces no newer value, whether it arrives before or after the merge."""
+    one = Socket(hub)
+    hub.set_keys(one.subscriber, frozenset(KEYS), {})
+    changes = Changes(hub)
+    await changes.report(ts=2_000, k0="newest", k1="newest")
+    for _ in range(MAX_WAITING_FRAMES):
+        await changes.report(ts=1_000, k0="late")
+    await changes.report(ts=1_999, k0="late", k1="late")
+    await changes.report(ts=2_000, k1="corrected")
+    (told,) = await one.read()
+    assert told["values"] == {
+        KEYS[0]: {"value": "newest", "timestamp": 2_000},
+        KEYS[1]: {"value": "corrected", "timestamp": 2_000},
+    }
 
 
 async def test_frames_waiting_for_a_slow_reader_are_bounded_in_bytes(hub: Hub) -> None:
@@ -413,3 +431,20 @@ async def test_changes_that_come_too_fast_are_merged(hub: Hub) -> None:
         KEYS[1]: 7,
     }
     assert [len(told["changes"]) for told in await follower.read()] == [9]
+
+
+async def test_a_late_report_of_a_backlog_replaces_no_newer_value(hub: Hub) -> None:
+    """Of several values of a key the one measured last is sent; of equal times, the last."""
+    one = Socket(hub)
+    hub.set_keys(one.subscriber, frozenset(KEYS), {})
+    changes = [
+        EntityChange(f"e{number}", "t", THING, ts, {KEY: number})
+        for number, ts in enumerate((5, 9, 9, 7))
+    ]
+
+    async def pause() -> None:
+        pass
+
+    await hub.push(changes, pause)
+    (told,) = await one.read()
+    assert told["values"] == {KEY: {"value": 2, "timestamp": 9}}
