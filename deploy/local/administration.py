@@ -4,6 +4,7 @@ Results are lines or tables, or JSON with `--json`. The private key of the certi
 devices stays in `state.json`; `auth` only learns which certificates are valid.
 """
 
+import os
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -199,6 +200,7 @@ async def list_users(options: Namespace) -> None:
 
 async def reset_password(options: Namespace) -> None:
     """Set a new random password and print it; the old one and all tokens stop working."""
+    states.require_owner(options.data)
     state, addresses = states.load_with_addresses(options.data)
     async with admin.connect_rpc(addresses, state.secrets["nats.admin"]) as auth:
         user = await console.reset_password(auth, options.tenant, options.email)
@@ -214,6 +216,7 @@ async def reset_password(options: Namespace) -> None:
 
 
 async def _call_auth(options: Namespace, operation: str, request: Any, answer: type[A]) -> A:
+    states.require_owner(options.data)
     state, addresses = states.load_with_addresses(options.data)
     async with admin.connect_rpc(addresses, state.secrets["nats.admin"]) as auth:
         return await auth.call(f"rpc.auth.{operation}", request, answer)
@@ -289,6 +292,12 @@ class _CertificateFiles(msgspec.Struct):
 
 async def issue_certificate(options: Namespace) -> None:
     """Issue a certificate, register it with `auth`, and write it and its key."""
+    states.require_owner(options.data)
+    if str(options.out) != "-" and not os.access(options.out, os.W_OK | os.X_OK):
+        raise CommandError(
+            f"cannot write to the directory {options.out}: choose another with --out, "
+            "or print the certificate with --out -"
+        )
     state, _ = states.load_with_addresses(options.data)
     authority = device_authority(state)
     states.save(options.data, state)

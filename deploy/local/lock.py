@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+from deploy.platform import state as states
 from deploy.platform.errors import LauncherError
 from deploy.platform.files import create_private_directory
 
@@ -19,8 +20,10 @@ def acquire(directory: Path) -> int:
     """Lock `directory` (created if absent) and return the descriptor of the lock.
 
     Children inherit the descriptor. After a `kill -9` of the launcher they still hold the lock, so
-    a new launcher waits for their end instead of finding ports and data files in use.
+    a new launcher waits for their end instead of finding ports and data files in use. Raises
+    `LauncherError` if another launcher uses the directory or another user owns it.
     """
+    states.require_owner(directory)
     handle = _open_lock_file(directory)
     deadline = time.monotonic() + _MAX_CHILDREN_WAIT_SECONDS
     while not _try_lock(handle):
@@ -35,9 +38,16 @@ def acquire(directory: Path) -> int:
 
 
 def is_held(directory: Path) -> bool:
-    """Return whether a launcher uses `directory` now."""
+    """Return whether a launcher uses `directory` now.
+
+    Raises `LauncherError` if this user may not read the directory.
+    """
     try:
         handle = os.open(directory / FILE_NAME, os.O_RDONLY)
+    except PermissionError as error:
+        raise LauncherError(
+            f"cannot read {directory}: {error.strerror}: run the command as the platform's user"
+        ) from error
     except OSError:
         return False
     try:

@@ -137,6 +137,7 @@ class DeviceCounters:
 
 async def simulate(options: Namespace) -> None:
     """Simulate devices until Ctrl-C or for `duration` seconds."""
+    states.require_owner(options.data)
     _, addresses = states.load_with_addresses(options.data)
     console = Console()
     async with open_platform(options.data) as api:

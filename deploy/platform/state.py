@@ -1,5 +1,6 @@
 """The saved state of a data directory: `DIR/state.json`."""
 
+import os
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
@@ -137,6 +138,26 @@ def load_with_addresses(directory: Path) -> tuple[State, Addresses]:
             f"`thingway up --data {directory}`"
         )
     return state, state.addresses
+
+
+def require_owner(directory: Path) -> None:
+    """Raise `LauncherError` if another user owns the state of `directory`.
+
+    Root may replace the file, and then the owner, as whom the platform runs, cannot read it.
+    """
+    path = directory / FILE_NAME
+    try:
+        owner = path.stat().st_uid
+    except OSError:  # absent, or unreadable: `load` says so
+        return
+    if owner != os.geteuid():
+        try:
+            name = path.owner()
+        except KeyError:
+            name = f"#{owner}"
+        raise LauncherError(
+            f"{path} belongs to another user: run the command as this user, with `sudo -u {name}`"
+        )
 
 
 def save(directory: Path, state: State) -> None:

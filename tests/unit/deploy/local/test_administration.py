@@ -1,11 +1,17 @@
-"""The output of `thingway app` and `thingway user`."""
+"""The commands of the operator: their output, and whose files they change."""
 
+import os
 from argparse import Namespace
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from deploy.local import administration
+from deploy.local import administration, simulate
+from deploy.platform import state as states
+from deploy.platform.errors import CommandError, LauncherError
+from deploy.platform.state import Addresses, State
 from libs.common.contracts.auth import Application, Applications, ListedUser, Users
 
 APPLICATION = Application(
@@ -48,3 +54,44 @@ async def test_users_are_listed_with_what_they_may(
     await administration.list_users(Namespace(json=False, tenant="default", super_admins=True))
     line = next(line for line in capsys.readouterr().out.splitlines() if user.email in line)
     assert line.replace("│", " ").split()[:4] == ["ann@example.com", "Ann", "True", "False"]
+
+
+def _options(directory: Path) -> Namespace:
+    addresses = Addresses("http://127.0.0.1:1", "mqtt://127.0.0.1:1", "nats://127.0.0.1:1")
+    states.save(directory, State(addresses=addresses, secrets={"nats.admin": "password"}))
+    options = {"id": 1, "tenant": "default", "email": "ann@example.com", "sn": "D1", "days": 1}
+    return Namespace(data=directory, out=directory / "absent", csr=None, json=False, **options)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        administration.rotate_app,
+        administration.reset_password,
+        administration.issue_certificate,
+        simulate.simulate,
+    ],
+)
+async def test_another_user_changes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    command: Callable[[Namespace], Awaitable[None]],
+):
+    """Root would leave a state that the user of the platform cannot read."""
+    options = _options(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(LauncherError, match="belongs to another user"):
+        await command(options)
+
+
+async def test_a_certificate_that_cannot_be_written_is_not_registered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It would count as one of the device's certificates, although nobody has it."""
+
+    async def answer(*_: Any) -> Any:
+        pytest.fail("registered")
+
+    monkeypatch.setattr(administration, "_call_auth", answer)
+    with pytest.raises(CommandError, match="--out"):
+        await administration.issue_certificate(_options(tmp_path))

@@ -101,6 +101,30 @@ def test_one_launcher_per_directory(tmp_path: Path) -> None:
     assert not lock.is_held(tmp_path)
 
 
+def test_another_user_does_not_start_a_platform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root would write files that the owner of the state cannot read."""
+    states.save(tmp_path, State())
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(LauncherError, match="sudo -u"):
+        lock.acquire(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [states.FILE_NAME]
+
+
+def test_an_unreadable_directory_is_not_reported_as_unused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says as whom to run the command."""
+
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(LauncherError, match="Permission denied: run the command as"):
+        lock.is_held(tmp_path)
+
+
 def test_a_file_cannot_be_the_data_directory(tmp_path: Path) -> None:
     """The message contains the option."""
     (tmp_path / "file").write_text("")
