@@ -201,6 +201,23 @@ argument contains them. Argument: (list $ "key of MongoDB's URL"). */}}
 {{ include "thingway.commonVolumes" (list . "") }}
 {{- end -}}
 
+{{/* `extraVolumes` of a job. Their names differ from those of the job's own volumes.
+Argument: (list values "prefix of names"). */}}
+{{- define "thingway.extraVolumes" -}}
+{{- $prefix := index . 1 -}}
+{{- range (index . 0).extraVolumes }}
+- {{ set (deepCopy .) "name" (printf "%s-%s" $prefix .name) | toJson }}
+{{- end }}
+{{- end -}}
+
+{{/* `extraVolumeMounts` of a job's container. Argument: as that of `thingway.extraVolumes`. */}}
+{{- define "thingway.extraMounts" -}}
+{{- $prefix := index . 1 -}}
+{{- range (index . 0).extraVolumeMounts }}
+- {{ set (deepCopy .) "name" (printf "%s-%s" $prefix .name) | toJson }}
+{{- end }}
+{{- end -}}
+
 {{- define "thingway.backupClaim" -}}
 {{ .Values.backup.existingClaim | default (printf "%s-backup" (include "thingway.name" .)) }}
 {{- end -}}

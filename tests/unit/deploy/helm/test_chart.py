@@ -148,9 +148,14 @@ def rendered(name: str) -> list[Manifest]:
 
 
 def pods(name: str) -> dict[str, Manifest]:
+    """Return the pod specifications of a set of values by kind and name of their owner."""
+    return pods_of(rendered(name))
+
+
+def pods_of(manifests: list[Manifest]) -> dict[str, Manifest]:
     """Return the pod specifications by kind and name of their owner."""
     found = {}
-    for one in rendered(name):
+    for one in manifests:
         if one["kind"] in {"Deployment", "StatefulSet", "Job"}:
             found[f"{one['kind']} {one['metadata']['name']}"] = one["spec"]["template"]["spec"]
         elif one["kind"] == "CronJob":
@@ -377,6 +382,41 @@ def test_external_stores_are_configured_by_secrets() -> None:
         for name in ("THINGWAY_MONGO_URL", "THINGWAY_REDIS_URL"):
             if name in variables:
                 assert "secretKeyRef" in variables[name]["valueFrom"]
+
+
+@pytest.mark.parametrize("restore", [False, True])
+def test_files_of_external_stores_reach_every_container_that_connects(*, restore: bool) -> None:
+    """The jobs read the same connection strings, which may name an authority."""
+
+    def files(name: str) -> Manifest:
+        return {
+            "extraVolumes": [{"name": "ca", "configMap": {"name": name}}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/ca", "readOnly": True}],
+        }
+
+    values = {
+        "defaults": files("all"),
+        "services": {"device": files("device")},
+        "restore": {"enabled": restore, "file": "a"},
+    }
+    containers = []
+    for pod, spec in pods_of(render(merge(load_values("production"), values))).items():
+        names = {
+            volume["name"]: volume["configMap"]["name"]
+            for volume in spec["volumes"]
+            if "configMap" in volume
+        }
+        assert len({volume["name"] for volume in spec["volumes"]}) == len(spec["volumes"])
+        for container in spec["containers"]:
+            variables = {variable["name"] for variable in container.get("env", ())}
+            if variables & {"THINGWAY_MONGO_URL", "THINGWAY_REDIS_URL"}:
+                mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
+                expected = "device" if container["name"] == "device" else "all"
+                assert names[mounts["/ca"]] == expected, pod
+                containers.append(f"{pod} {container['name']}")
+    jobs = {container.split()[1] for container in containers if "Job" in container}
+    expected_jobs = {"contract", "backup", "restore" if restore else "migrate"}
+    assert jobs == {f"thingway-{job}" for job in expected_jobs}
 
 
 @every_set
