@@ -3,8 +3,8 @@
 It has three accounts (docs/decisions/0020). `THINGWAY` contains JetStream, the services, and the
 devices that use MQTT, which can set neither reply subjects nor headers. `OUTSIDE` contains all
 other external connections and has no JetStream: their messages reach only `gateway-bus`, which
-forwards allowed messages under `relay.`. `SYS` contains the one user that observes and closes
-connections.
+forwards allowed messages under `relay.`. `SYS` contains the user that observes and closes
+connections, and the user that removes a server from a cluster.
 
 The services' users (`nats_grants`) are listed in `auth_users`, so they never wait for the auth
 service. All other connections are checked by the auth callout, which `auth` answers inside
@@ -26,6 +26,7 @@ from deploy.platform.nats_grants import (
     GRANT_BY_USER,
     RELAY_USER,
     SERVICE_USERS,
+    SYSTEM_ADMIN_USER,
     SYSTEM_USER,
     USERS,
     Grant,
@@ -228,7 +229,7 @@ accounts {{
   }}
   {SYSTEM_ACCOUNT} {{
     users: [
-{_render_user(SYSTEM_USER, config)}    ]
+{_render_user(SYSTEM_USER, config)}{_render_user(SYSTEM_ADMIN_USER, config)}    ]
   }}
 }}
 """

@@ -29,6 +29,9 @@ ADMIN_USER = "admin"
 BACKUP_USER = "backup"
 """The user that reads streams for a backup; a restore runs as administrator."""
 SYSTEM_USER = "sys"
+"""The user as which `device` observes and closes connections, and the launcher checks servers."""
+SYSTEM_ADMIN_USER = "sys-admin"
+"""The user as which an operator removes a server from a cluster; no process has its password."""
 RELAY_USER = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, our only user there."""
 
@@ -272,7 +275,14 @@ _GRANT_BY_SERVICE = {
 SERVICE_USERS: tuple[str, ...] = tuple(_GRANT_BY_SERVICE)
 """The users of the services; the inbox prefix of each is `_INBOX.{user}`."""
 
-USERS: tuple[str, ...] = (*SERVICE_USERS, RELAY_USER, ADMIN_USER, BACKUP_USER, SYSTEM_USER)
+USERS: tuple[str, ...] = (
+    *SERVICE_USERS,
+    RELAY_USER,
+    ADMIN_USER,
+    BACKUP_USER,
+    SYSTEM_USER,
+    SYSTEM_ADMIN_USER,
+)
 """All users with a password."""
 
 GRANT_BY_USER: Mapping[str, Grant] = {
@@ -311,6 +321,15 @@ GRANT_BY_USER: Mapping[str, Grant] = {
             "$SYS.SERVER.*.SHUTDOWN",
             f"_INBOX.{SYSTEM_USER}.>",
         ),
+    ),
+    # `nats server cluster peer-remove` counts the servers and finds the leader before the removal.
+    SYSTEM_ADMIN_USER: Grant(
+        publish=(
+            "$SYS.REQ.SERVER.PING",
+            "$SYS.REQ.SERVER.PING.JSZ",
+            "$JS.API.SERVER.REMOVE",
+        ),
+        subscribe=(f"_INBOX.{SYSTEM_ADMIN_USER}.>",),
     ),
 }
 """Grants by user; `ADMIN_USER` has none and may do everything."""

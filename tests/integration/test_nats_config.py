@@ -1,7 +1,11 @@
 """The rendered configuration in a real nats-server: who may come in, say and hear what."""
 
 import asyncio
+import contextlib
 import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import aiomqtt
@@ -14,14 +18,20 @@ from nats.aio.client import Client
 from nats.js.api import StreamConfig
 
 from deploy.local.jetstream import is_stuck
-from deploy.platform.nats_grants import SERVICE_USERS
+from deploy.platform.nats import NatsCluster, NatsConfig, render_nats_config
+from deploy.platform.nats_grants import SERVICE_USERS, USERS
 from deploy.platform.state import Addresses
 from libs.common.bus.accounts import PLATFORM_ACCOUNT
+from libs.common.bus.nkeys import KeyKind, KeyPair
 from services.device.alarms.row_sources import UplinkReader
 from tests.integration.nats_door import (
     KEYS,
     STREAMS,
     WAIT,
+    Server,
+    free_ports,
+    launch,
+    reachable,
 )
 
 
@@ -61,7 +71,7 @@ async def test_a_device_with_its_key_comes_in_over_mqtt_and_nats(server):
     assert ack.stream == "UPLINK"
 
 
-@pytest.mark.parametrize("user", ["D1", "nobody", *SERVICE_USERS, "admin", "sys", ""])
+@pytest.mark.parametrize("user", ["D1", "nobody", *SERVICE_USERS, "admin", "sys", "sys-admin", ""])
 async def test_a_wrong_key_opens_neither_door(server, user):
     """A device, an unknown and each internal user are refused with a wrong password."""
     with pytest.raises(aiomqtt.MqttError):
@@ -366,3 +376,67 @@ async def test_the_system_user_sees_and_closes_a_connection(server):
                 if event["client"]["id"] == cid:
                     break
         assert (event["client"]["user"], event["reason"]) == ("D1", "Kicked")
+
+
+@contextlib.asynccontextmanager
+async def cluster(folder: Path) -> AsyncIterator[dict[str, tuple[Server, subprocess.Popen[bytes]]]]:
+    """Run three servers that form a cluster; yield them by name."""
+    names, open_ports = ("n1", "n2", "n3"), free_ports(9)
+    routes = tuple(f"127.0.0.1:{port}" for port in open_ports[6:])
+    servers = {}
+    with contextlib.ExitStack() as stack:
+        for name, port, mqtt_port, route in zip(
+            names, open_ports[:3], open_ports[3:6], open_ports[6:], strict=True
+        ):
+            config = NatsConfig(
+                passwords={user: f"secret-{user}" for user in USERS},
+                callout_issuer=KeyPair.create(KeyKind.ACCOUNT).public_key,
+                store_dir=folder / name,
+                server_name=name,
+                cluster=NatsCluster(
+                    host="127.0.0.1", port=route, routes=routes, password="secret-route"
+                ),
+                port=port,
+                mqtt_port=mqtt_port,
+            )
+            (folder / f"{name}.conf").write_text(render_nats_config(config))
+            process = launch(folder / f"{name}.conf")
+            stack.callback(process.wait, WAIT)
+            stack.callback(process.kill)
+            servers[name] = Server(port, mqtt_port), process
+        for server, process in servers.values():
+            await reachable(int(server.url.rpartition(":")[2]), process)
+        yield servers
+
+
+async def followers(admin: Client, count: int) -> list[str]:
+    """Return the followers of the leader when their number is `count`."""
+    async with asyncio.timeout(60):
+        while True:
+            with contextlib.suppress(nats.errors.TimeoutError):
+                answer = await admin.request(
+                    "$SYS.REQ.SERVER.PING.JSZ", b'{"leader_only":true}', timeout=1
+                )
+                meta = msgspec.json.decode(answer.data)["data"]["meta_cluster"]
+                names = [replica["name"] for replica in meta.get("replicas", ())]
+                if len(names) == count:
+                    return names
+
+
+async def test_an_operator_removes_a_lost_server_from_a_cluster(tmp_path):
+    """`sys-admin` may send the requests of `peer-remove`; `sys`, the user of `device`, may not."""
+    async with cluster(tmp_path) as servers, contextlib.AsyncExitStack() as stack:
+        admin = await stack.enter_async_context(servers["n1"][0].service("sys-admin"))
+        lost = next(name for name in await followers(admin, 2) if name != "n1")
+        servers[lost][1].kill()
+        request = b'{"peer":"%s"}' % lost.encode()
+        async with servers["n1"][0].service("sys") as system:
+            await system.publish("$JS.API.SERVER.REMOVE", request)
+            refusal = await asyncio.wait_for(system.refusals.get(), WAIT)
+        await admin.request("$SYS.REQ.SERVER.PING", timeout=WAIT)
+        answer = await admin.request("$JS.API.SERVER.REMOVE", request, timeout=WAIT)
+        remaining = await followers(admin, 1)
+
+    assert "permissions violation" in refusal.lower()
+    assert msgspec.json.decode(answer.data)["success"] is True
+    assert lost not in remaining
