@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +180,10 @@ def _copy(template: Json, number: int) -> Json:
 def _grant(running: Running, user: UserPassword, first: int) -> None:
     """Let a user search devices and see every tenth one, before its first request."""
     auth = running.mongo["auth"]
+    now = datetime.now(UTC)
     menus = [menu["_id"] for menu in auth["menus"].find({"code": "device.view"})]
     role = {"_id": ROLE, "tenant": "default", "name": "bench", "menus": menus}
-    auth["roles"].insert_one(role | {"description": "", "createdAt": None, "updatedAt": None})
+    auth["roles"].insert_one(role | {"description": "", "createdAt": now, "updatedAt": now})
     auth["users"].update_one({"_id": user.user_id}, {"$set": {"roles": [ROLE]}})
     grant = {"tenant": "default", "role": ROLE, "type": "DEVICE", "at": None}
     ids = range(first, first + DEVICES, DEVICES // GRANTED)
