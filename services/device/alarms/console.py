@@ -6,6 +6,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody, QueryParameter
 from litestar.response import Stream
 
+from libs.common.contracts.flows import Severity
 from libs.common.http import HttpRequest, RequestPrincipal, get_principal
 from libs.common.http.console import Page, delete, get, post, put
 from libs.common.http.guards import allow_holders
@@ -117,6 +118,14 @@ async def export_alarms(
         list[bool] | None,
         QueryParameter(max_items=2, description="True for unclaimed, false for claimed alarms."),
     ] = None,
+    is_open: Annotated[
+        bool | None,
+        QueryParameter(name="open", description="True for alarms that are not cleared."),
+    ] = None,
+    severity: Annotated[list[Severity] | None, QueryParameter(max_items=5)] = None,
+    rule_id: Annotated[
+        Id | None, QueryParameter(description="Id of the rule that raised the alarm.")
+    ] = None,
     timezone: Annotated[
         str,
         QueryParameter(max_length=64, description="IANA name of the time zone of exported times."),
@@ -129,6 +138,9 @@ async def export_alarms(
         start_timestamp=start_timestamp,
         end_timestamp=end_timestamp,
         alarm_status=alarm_status,
+        open=is_open,
+        severity=severity,
+        rule_id=rule_id,
     )
     lines = await alarms.export(get_principal(request), body, timezone)
     headers = {"Content-Disposition": "attachment; filename=Alarms.csv"}

@@ -34,7 +34,6 @@ export const en = {
   "alarms.none": "No alarms",
   "alarms.none.text": "No alarm matches the filters. To see cleared alarms too, select “All”.",
   "alarms.total": "{count} in total. Refreshes every {seconds} s.",
-  "alarms.export.hint": "Exports alarms that match the search, device, time and claim filters. The state, severity and rule filters are not applied.",
   "severity.CRITICAL": "Critical",
   "severity.MAJOR": "Major",
   "severity.MINOR": "Minor",

@@ -36,7 +36,6 @@ export const zh: Record<keyof typeof en, string> = {
   "alarms.none": "没有告警",
   "alarms.none.text": "没有符合筛选条件的告警。如需查看已清除的告警，请选择“全部”。",
   "alarms.total": "共 {count} 条，每 {seconds} 秒刷新一次。",
-  "alarms.export.hint": "导出符合搜索、设备、时间和认领条件的告警，不按状态、级别和规则筛选",
   "severity.CRITICAL": "紧急",
   "severity.MAJOR": "重要",
   "severity.MINOR": "次要",

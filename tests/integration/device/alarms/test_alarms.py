@@ -381,7 +381,14 @@ async def test_alarms_are_exported(world: World):
     assert other[0] != row[0]
     assert answer.headers["content-type"].startswith("text/csv")
     await admin.refused(400, "GET", f"{path}&timezone=Nowhere", field="timezone")
-    assert alarm["open"]
+    for matching, different in (
+        ("open=true", "open=false"),
+        ("severity=INFO&severity=MAJOR", "severity=INFO"),
+        (f"rule_id={alarm['rule_id']}", "rule_id=1"),
+    ):
+        assert len((await admin.ask("GET", f"{path}&{matching}")).text.splitlines()) == 2
+        assert len((await admin.ask("GET", f"{path}&{different}")).text.splitlines()) == 1
+    await admin.refused(400, "GET", f"{path}&severity=HIGH", field="severity")
 
 
 @pytest.mark.parametrize(
