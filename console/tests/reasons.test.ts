@@ -24,6 +24,12 @@ test("a reason names permissions as the page of a role does", () => {
   assert.equal(translateReason("must have at most 1000 bytes"), "最多 1000 字节");
 });
 
+test("a reason that names a limit is translated", () => {
+  assert.equal(translateReason("eachMessages: more than 5 messages per second of this device"), "eachMessages：该设备每秒的消息超过 5 条");
+  assert.equal(translateReason("keyFlows: at most 9 flows can listen to a.b"), "keyFlows：最多 9 个流程可监听 a.b");
+  assert.equal(translateReason("resourceBytes: the tenant has 5 bytes of resources, 7 are allowed"), "resourceBytes：租户已上传 5 字节的文件，最多允许 7 字节");
+});
+
 test("an English reason names the type of a value", () => {
   assert.equal(plainReason("Latitude must be DOUBLE"), "Latitude must be a number");
   assert.equal(translateReason("Latitude must be DOUBLE"), "Latitude 必须是数字");

@@ -197,9 +197,9 @@ class ResourceStore:
         )
         used = sum([row["size"] async for row in rows])
         if used + len(resource.content) > maximum:
-            count_rejection("resource_bytes", resource.tenant)
+            count_rejection("resourceBytes", resource.tenant)
             raise TooManyRequests(
-                f"resource_bytes: the tenant has {used} bytes of resources, {maximum} are allowed",
+                f"resourceBytes: the tenant has {used} bytes of resources, {maximum} are allowed",
                 retry_after=RETRY_SECONDS,
             )
 

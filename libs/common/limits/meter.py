@@ -73,6 +73,7 @@ class RateExcess(NamedTuple):
     limit: str
     """The field of `Limits` in camelCase."""
     reason: str
+    """Begins with the limit."""
     wait: float
     """Seconds until the messages are permitted."""
 
@@ -94,12 +95,14 @@ class MessageMeter:
         for key, amount, rate, what in permits:
             wait = self._meter.seconds_until(key, amount, rate, at, self._burst)
             if wait > 0:
-                whose = "of this device" if key[1] == device else "of this tenant"
-                return RateExcess(key[0], f"more than {rate} {what} per second {whose}", wait)
+                whose = "device" if key[1] == device else "tenant"
+                reason = f"more than {rate} {what} per second of this {whose}"
+                return RateExcess(key[0], f"{key[0]}: {reason}", wait)
         day_bucket, day = ("eventBytes", tenant), limits.event_bytes
         wait = self._meter.seconds_until(day_bucket, size, day / DAY_SECONDS, at, DAY_SECONDS)
         if wait > 0:
-            return RateExcess(day_bucket[0], f"more than {day} bytes per day of this tenant", wait)
+            reason = f"eventBytes: more than {day} bytes per day of this tenant"
+            return RateExcess(day_bucket[0], reason, wait)
         for key, amount, _, _ in permits:
             self._meter.consume(key, amount)
         self._meter.consume(day_bucket, size)

@@ -99,7 +99,8 @@ class LoginAuthorizer:
             maximum = max(maximum, MAX_CLIENTS_PER_ACCESS_KEY)
         if not await self.connections.has_room(admission.name, connection, result.kept, maximum):
             count_rejection("eachConnections", admission.tenant)
-            raise TooManyRequests("too many connections", retry_after=RETRY_SECONDS)
+            text = f"more than {maximum} eachConnections at once"
+            raise TooManyRequests(text, retry_after=RETRY_SECONDS)
         return admission
 
     async def _verify_credentials(

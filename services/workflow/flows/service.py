@@ -10,12 +10,13 @@ import msgspec
 from libs.common.clock import to_ms
 from libs.common.contracts.limits import Limits
 from libs.common.contracts.names import DescribedFlows, DescribeFlows
-from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound, TooManyRequests
+from libs.common.errors import Conflict, Forbidden, InvalidInput, NotFound
 from libs.common.http.console import Page, distinct_ids, parse_name
 from libs.common.identity import Principal
 from libs.common.identity.functions import Function
 from libs.common.identity.grants import ResourceTypeGrants
 from libs.common.identity.users import UserNames
+from libs.common.limits.quota import limit_error
 from libs.common.limits.tenants import count_rejection
 from libs.common.store.ids import IdAllocator
 from libs.common.store.mongo import Session
@@ -205,9 +206,10 @@ class FlowService:
         """Add a flow. Grants are stored first, as grants of a missing flow are harmless."""
         if not user.may(Function.WORKFLOW_ADD):
             raise Forbidden("this user may not create or edit flows")
-        if await self.store.count(user.tenant) >= self.limits(user.tenant).flows:
+        maximum = self.limits(user.tenant).flows
+        if await self.store.count(user.tenant) >= maximum:
             count_rejection("flows", user.tenant)
-            raise TooManyRequests("the tenant has reached its limit of flows", retry_after=60.0)
+            raise limit_error("flows", maximum)
         now = datetime.now(UTC)
         flow = Flow(
             id=await self.ids.allocate(),

@@ -122,7 +122,7 @@ class DeployedFlowIndex(DeploymentObserver):
         key = self.index.find_crowded_key(deployed, list_listened_keys(deployed), maximum)
         if key is not None:
             count_rejection("keyFlows", tenant)
-            text = f"entities: at most {maximum} flows can listen to {key}"
+            text = f"keyFlows: at most {maximum} flows can listen to {key}"
             raise TooManyRequests(text, retry_after=60.0)
 
     async def handle_stored(self, tenant: str, flow_id: int) -> None:

@@ -43,6 +43,7 @@ async def test_a_tenant_has_so_many_flows(workflow):
     body = {"name": "Second", "design_data": design([trigger()])}
     answer = await user.ask("POST", f"{FLOWS}/design", body)
     assert (answer.status_code, answer.headers["retry-after"]) == (429, "60")
+    assert answer.json()["error_message"].startswith("flows: the tenant has 1 of these")
     await save(workflow.admin("other"), 1)
     await user.done("POST", f"{FLOWS}/batch-delete", {"workflow_id_list": [flow_id]})
     await save(user, 1)

@@ -55,6 +55,16 @@ def test_every_limit_of_a_tenant_is_on_its_page_with_its_default():
     assert listed == {name: with_unit(name, number) for name, number in limits.items()}
 
 
+def test_rejections_are_counted_by_the_names_of_limits():
+    """The label `limit` of `thingway_limited_total` is a limit as programs read it."""
+    sources = [file.read_text() for file in (ROOT / "services").rglob("*.py")]
+    counted = set().union(
+        *(re.findall(r"count_rejection\(\s*\"(\w+)\"", source) for source in sources)
+    )
+    assert counted
+    assert counted <= msgspec.to_builtins(Limits()).keys()
+
+
 def with_unit(name: str, number: int) -> str:
     """Return a number as the page writes it."""
     if not name.lower().endswith("bytes"):

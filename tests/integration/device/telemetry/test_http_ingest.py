@@ -144,6 +144,7 @@ async def test_a_device_that_sends_too_much_gets_retry_after(device: Device, ent
     refused = await device.post("report", body)
     assert refused.status_code == 429
     assert int(refused.headers["Retry-After"]) >= 1
+    assert refused.json()["errMsg"].startswith("eachMessages: more than 200 messages")
 
 
 @pytest.fixture

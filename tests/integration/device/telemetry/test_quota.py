@@ -33,7 +33,7 @@ async def test_too_many_messages_are_refused_and_their_device_is_shut_out(world:
     assert 23 <= totals.stored <= 40
     reasons = await world.reasons()
     assert len(reasons) == totals.rejected
-    assert set(reasons) == {"more than 2 messages per second of this device"}
+    assert set(reasons) == {"eachMessages: more than 2 messages per second of this device"}
     assert not [subject for subject, _ in await world.said(EVENTS) if "rejected" in subject]
     assert await world.latest_of(2) == {"temperature": 1}
     await world.drained()

@@ -165,7 +165,7 @@ async def test_a_tenant_has_so_many_bytes(world: World):
         for _ in range(2)
     )
     assert await store.insert(first)
-    with pytest.raises(TooManyRequests, match="resource_bytes"):
+    with pytest.raises(TooManyRequests, match="resourceBytes: the tenant has"):
         await store.insert(second)
     assert await stored(world, second.id) is None
 

@@ -28,7 +28,7 @@ def test_a_burst_passes_and_then_the_rate():
     excess = some.count("t", 1, 1, 1, 100.0)
     assert excess is not None
     assert (excess.limit, excess.wait) == ("eachMessages", 0.2)
-    assert excess.reason == "more than 5 messages per second of this device"
+    assert excess.reason == "eachMessages: more than 5 messages per second of this device"
     assert some.count("t", 1, 5, 5, 101.0) is None
 
 
@@ -55,6 +55,7 @@ def test_a_day_has_so_many_bytes():
     excess = some.count("t", 2, 1, 10, 5)
     assert excess is not None
     assert (excess.limit, excess.wait) == ("eventBytes", 5.0)
+    assert excess.reason == "eventBytes: more than 86400 bytes per day of this tenant"
     assert some.count("other", 3, 1, 10, 5) is None
     assert some.count("t", 2, 1, 10, 10) is None
 

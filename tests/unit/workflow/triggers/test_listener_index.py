@@ -150,5 +150,5 @@ async def test_a_tenant_has_so_many_flows_that_listen_to_one_key():
         await followed.write_deployment(
             tenant, number, flow(number, tenant=tenant, entities=keys), None
         )
-    with pytest.raises(TooManyRequests, match=f"entities: at most 2 flows can listen to {KEY}"):
+    with pytest.raises(TooManyRequests, match=f"keyFlows: at most 2 flows can listen to {KEY}"):
         await followed.write_deployment("t", 3, flow(3, entities=["b", KEY]), None)
