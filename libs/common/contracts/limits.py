@@ -33,7 +33,7 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     """Entity keys that open WebSockets subscribe to, counted per socket."""
     each_websocket_keys: LimitValue = 100_000
     connections: LimitValue = 1_000_000
-    """Open MQTT and NATS connections."""
+    """Open MQTT and NATS connections. This limit is not enforced; `each_connections` is."""
     each_connections: LimitValue = 16
     messages: LimitValue = 50_000
     """Reports, events and replies of its devices per second, over every protocol."""

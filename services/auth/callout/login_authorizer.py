@@ -79,9 +79,8 @@ class LoginAuthorizer:
         tenants may connect over MQTT, and each client id has one owner. An application needs an
         `address` of its allow-list.
 
-        Raises `TooManyRequests` beyond the tenant's limit of connections and
-        `USER_LOGINS_PER_SECOND`, because each login takes processor time of nats-server and of the
-        connection watch.
+        Raises `TooManyRequests` beyond the limit `eachConnections` and `USER_LOGINS_PER_SECOND`,
+        because each login takes processor time of nats-server and of the connection watch.
         """
         if not user or not password:
             return None
