@@ -91,6 +91,11 @@ async def run_checks(
 
 
 def _may_not_read_partitions(settings: ServiceEnvironment) -> bool:
+    """Return whether a service may not read the partitions of `UPLINK`.
+
+    Services whose NATS user may read them come first, because the check of streams runs with the
+    login of the first service.
+    """
     return settings.get(f"{VARIABLE_PREFIX}NATS_USER") not in PARTITION_READER_USERS
 
 

@@ -141,7 +141,7 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
         )
     if name == DEAD and reading.state.messages:
         wrong = f"{reading.state.messages} messages were rejected in the last 30 days"
-        yield build_finding("dead letters", wrong, "", "thingwaymessagesrefused", minor=True)
+        yield build_finding("rejected messages", wrong, "", "thingwaymessagesrefused", minor=True)
 
 
 async def check_servers(login: BusLogin, until: float) -> list[Finding]:

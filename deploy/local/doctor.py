@@ -41,8 +41,9 @@ _OK, _WARNING, _BAD = "[green]ok[/green]", "[yellow]warning[/yellow]", "[red]bad
 async def run(options: Namespace) -> Exit:
     """Print the findings as a table or JSON; return exit code 1 for a bad one.
 
-    In a service's container, check what its settings give access to; elsewhere check this machine
-    and the platform with data in `options.data`. Warnings do not change the exit code.
+    In a service's container, check the service with the stores and services in its settings.
+    Elsewhere check this machine and the platform whose data are in `options.data`. Warnings do not
+    change the exit code.
     """
     settings = add_secrets(os.environ)
     inside = f"{VARIABLE_PREFIX}NATS_URL" in settings

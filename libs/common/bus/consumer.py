@@ -225,7 +225,9 @@ class BatchConsumer:
                 for stream in await self._streams():
                     await measure_backlog(self.bus, stream, self.durable, self._name)
             except (NatsError, APIError, OSError, TimeoutError) as error:
-                log.info("consumer %s cannot be looked at: %r", self.durable, error)
+                log.info(
+                    "the backlog of consumer %s could not be measured: %r", self.durable, error
+                )
 
     async def _consume(self, handler: _OverlappingBatches | LanedMessages, stream: str) -> None:
         subjects = await self._ensure_consumer(stream)

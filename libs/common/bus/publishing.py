@@ -54,7 +54,9 @@ def message_size(payload: bytes, headers: Mapping[str, str] | None) -> int:
 def check_size(subject: str, size: int, maximum: float) -> None:
     """Raise `TooLarge` for a message of more than `maximum` bytes."""
     if size > maximum:
-        raise TooLarge(f"a message for {subject} has {size} bytes, the bus takes {maximum}")
+        raise TooLarge(
+            f"a message for {subject} has {size} bytes, the bus accepts at most {maximum}"
+        )
 
 
 def _encode_headers(headers: Mapping[str, str] | None) -> bytes:
@@ -246,13 +248,14 @@ def check_ack(data: bytes) -> None:
     `TooManyRequests` when the stream holds too many messages of this subject, `DuplicateInBatch`,
     `TooLarge`, else `Unavailable`.
     """
-    fault = _ack_decoder.decode(data).error if data else _Fault(description="no stream takes them")
+    no_stream = _Fault(description="no stream has this subject")
+    fault = _ack_decoder.decode(data).error if data else no_stream
     if fault is None:
         return
     if fault.err_code == DUPLICATE_IN_BATCH_CODE:
         raise DuplicateInBatch(fault.description)
     if fault.err_code == MESSAGE_TOO_LARGE_CODE:
-        raise TooLarge(f"the stream does not take it: {fault.description}")
+        raise TooLarge(f"the stream rejects a message of this size: {fault.description}")
     if FULL_SUBJECT_ERROR in fault.description:
         raise TooManyRequests("too many messages of this kind wait to be stored", retry_after=1.0)
     raise Unavailable(f"the bus does not accept messages: {fault.description}")

@@ -93,9 +93,10 @@ class RpcServer:
         *,
         at_once: int = MAX_CONCURRENT_REQUESTS,
     ) -> None:
-        """Answer `rpc.{service}.{operation}` with a JSON `request` or a `RawRequest`.
+        """Answer requests to `rpc.{service}.{operation}` with the result of `answer`.
 
-        Up to `at_once` requests are processed concurrently; the others wait in their tenant's lane.
+        A request is JSON of the type `request`, or a `RawRequest`. Up to `at_once` requests are
+        processed concurrently; the others wait in their tenant's lane.
         """
 
         async def plain(_: str, decoded: Q) -> Any:

@@ -88,7 +88,7 @@ STREAM_CONFIGS: dict[str, StreamConfig] = {
     ),
     RETAINED: StreamConfig(
         name=RETAINED,
-        description="Retained messages, which this platform does not offer: the last few",
+        description="The last 16 retained MQTT messages, which no service reads",
         subjects=["$MQTT.rmsgs.>"],
         storage=StorageType.FILE,
         max_msgs=16,
@@ -296,7 +296,10 @@ async def find_uplink_streams(js: JetStreamContext, partitions: int = 1) -> list
 
 
 async def _stream_exists(js: JetStreamContext, name: str) -> bool:
-    """Return whether a stream exists; raise `TimeoutError` with its name if nobody knows."""
+    """Return whether a stream exists.
+
+    Raises `TimeoutError` with the name of the stream if nats-server does not answer.
+    """
     try:
         await js.stream_info(name)
     except NotFoundError:

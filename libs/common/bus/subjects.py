@@ -1,4 +1,7 @@
-"""The subjects of the bus; no other module spells a subject."""
+"""Subjects of device messages, commands, events and wakeups.
+
+Subjects of rpc are in `rpc` and in `libs.common.contracts`, those of the relay in `accounts`.
+"""
 
 from collections.abc import Collection, Sequence
 from zlib import crc32

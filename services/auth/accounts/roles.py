@@ -3,9 +3,8 @@
 `roles`: `{_id, tenant, name, description, menus: [menuId], createdAt, updatedAt}`. `users.roles`
 holds which users have a role, `grants` which resources it grants.
 
-`menus`: `{_id, tenant, code, name, type, parentId
-
-null}`. The menus of the default tenant have the ids of `INITIAL_MENUS`; other tenants get new ids.
+`menus`: `{_id, tenant, code, name, type, parentId}`; `parentId` is null at the top of the
+tree. The menus of the default tenant have the ids of `INITIAL_MENUS`; other tenants get new ids.
 """
 
 from collections.abc import Iterable

@@ -165,7 +165,10 @@ class UserStore:
     async def exists(
         self, tenant: str, session: Session | None = None, **conditions: int | bool | None
     ) -> bool:
-        """Return whether a tenant has a user with these field values; any without."""
+        """Return whether a tenant has a user with these field values.
+
+        Without field values, any user counts.
+        """
         query = {"tenant": tenant, **conditions}
         return await self._users.find_one(query, {"_id": 1}, session=session) is not None
 

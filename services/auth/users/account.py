@@ -154,8 +154,8 @@ class AccountService:
     async def _insert_user(self, user: StoredUser, change: ChangeTransaction) -> None:
         """Add a user.
 
-        Raising the version makes concurrent additions conflict in MongoDB, so that the second one
-        sees the first user.
+        `mark_access_changed` updates the document of the tenant. Concurrent additions therefore
+        conflict in MongoDB, and the second one sees the first user.
         """
         await change.reserve("users")
         await self.accounts.users.insert(user, change.session)

@@ -151,7 +151,7 @@ class Permission(msgspec.Struct):
 
 
 class PermissionAnswer(Answer[Permission], kw_only=True):
-    """Response: the field at top level, as specified, and in `data`, for clients."""
+    """The result at top level, and again in `data`, where clients read results."""
 
     has_permission: bool
     """Whether the user may see the resource."""

@@ -129,8 +129,8 @@ class UserService:
     ) -> None:
         """Revoke all tokens of disabled or deleted users.
 
-        Raising the version makes two such changes conflict in MongoDB. Otherwise the last two
-        super-admins could delete each other at the same time.
+        `mark_access_changed` updates the document of the tenant, so two such changes conflict in
+        MongoDB. Otherwise the last two super-admins could delete each other at the same time.
         """
         change.mark_access_changed()
         for user in users:
@@ -178,7 +178,7 @@ def _reject_self(caller: Caller, ids: Sequence[int], verb: str, field: str) -> N
 
 
 def _audit_fields_with_roles(user: StoredUser) -> dict[str, Any]:
-    """Return audit fields with the ids of roles, which only a first user has."""
+    """Return audit fields with the ids of the user's roles."""
     return {**_audit_fields(user), "roleIds": list(user.roles)}
 
 

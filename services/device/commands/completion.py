@@ -1,8 +1,9 @@
 """Completion of commands: by replies, by reports that confirm values, by cancelling.
 
-The ends of answered commands, the history records of confirmed properties and the ledger's count
-are one transaction, keyed by the uplinks. The batch that carries the replies publishes their events
-before it is acknowledged. A repeated reply changes nothing and publishes its events again.
+One transaction ends answered commands, writes the history records of confirmed properties, and
+increases the ledger's count. The keys of the records derive from the uplinks. The batch with the
+replies publishes their events before it is acknowledged. A repeated reply changes nothing and
+publishes its events again.
 """
 
 import logging
@@ -19,7 +20,6 @@ from opentelemetry.trace import SpanKind
 
 from libs.common.bus import Bus, OutgoingMessage
 from libs.common.bus.streams import MQTT
-from libs.common.bus.subjects import command_subject
 from libs.common.clock import from_ms, to_ms
 from libs.common.errors import InvalidInput
 from libs.common.store.mongo import Session
@@ -29,6 +29,7 @@ from services.device.commands.events import (
     confirmed_properties_event,
     created_event,
     finished_event,
+    stored_command_subject,
 )
 from services.device.commands.model import MAX_ERROR_LENGTH, Command, FailureReason, TaskType
 from services.device.commands.store import CommandStore
@@ -290,7 +291,7 @@ class CommandCanceller:
     async def cancel_all(self, device: Device, reason: FailureReason) -> None:
         """End the open commands of a device as FAILED."""
         await self._commands.fail_open_commands(device.id, reason)
-        subject = f"$MQTT.msgs.{command_subject(device.sn)}"
+        subject = stored_command_subject(device.sn)
         try:
             await self._bus.js.purge_stream(MQTT, subject=subject)
         except (NatsError, APIError, TimeoutError) as error:

@@ -195,7 +195,10 @@ class CommandResponse(ResponseModel, kw_only=True):
     error_code: str | None = None
     """Why a command failed, for example `device_refused` or `device_did_not_answer`."""
     attempts: int
-    """How often it was sent."""
+    """Position in a list of growing pauses between repetitions. It is no count of repetitions.
+
+    It is 0 after the device connects.
+    """
     carrier: str | None = None
     """The integration that delivers it; absent for a device that is connected directly."""
     application_id: str | None = None
@@ -284,7 +287,10 @@ async def call_service_of_device(
 
 def _command_response(command: Command) -> CommandResponse:
     return CommandResponse.from_fields(
-        command, payload=mask_payload(command), error_code=error_code(command) or None
+        command,
+        payload=mask_payload(command),
+        error_code=error_code(command) or None,
+        attempts=command.pause_index,
     )
 
 

@@ -113,12 +113,14 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """Why it ended, unless its status says so."""
     closed_by: str | None = None
     """The key of the reply that closed it."""
-    attempts: int = 0
+    pause_index: int = msgspec.field(name="attempts", default=0)
+    """Index of the pause after the next delivery; it grows with each one, and is 0 after the device
+    connects."""
     provisions: bool = True
     """Whether success marks the device as provisioned; False if it did not wait for a configuration
     when the command was created."""
     unpublished: bool = False
-    """Whether the process that stored it has not marked its first event as published."""
+    """True until a process records that the first event is published."""
 
     @property
     def type(self) -> TaskType:
@@ -158,7 +160,8 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     def encoder_input(self) -> dict[str, Any]:
         """Return the properties or settings that the codec encodes, or the service call.
 
-        A service call maps the service to its `value`, to its inputs, or to true without inputs.
+        For a service call, the only key is the id of the service. The value is that of the input
+        `value` if this is the only input. Otherwise it is all inputs, or true without inputs.
         """
         if self.kind != "CALL_SERVICE":
             return dict(settings_in(self.kind, self.sealed or self.payload))

@@ -15,7 +15,8 @@ from services.device.commands.write_only import WIPING_TOPIC
 from services.device.telemetry.ports import ReconnectListener
 
 RESEND_SECONDS = (1, 2, 5, 10, 20, 40, 60)
-"""Seconds until an unanswered command is sent again to a connected device, by attempts so far."""
+"""Seconds until an unanswered command is sent again to a connected device, by its
+`pause_index`."""
 CODED_RESEND_SECONDS = (5, 10, 30, 120, 600)
 """Seconds until an unanswered coded command is sent again, unless the network server has reported a
 state for each downlink."""
@@ -125,4 +126,4 @@ def _due_query(moment: datetime) -> Document:
 
 def _resend_seconds(command: Command) -> int:
     pauses = CODED_RESEND_SECONDS if command.coded else RESEND_SECONDS
-    return pauses[min(command.attempts, len(pauses) - 1)]
+    return pauses[min(command.pause_index, len(pauses) - 1)]

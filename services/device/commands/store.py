@@ -156,7 +156,10 @@ class CommandStore(ThingDataStore):
             )
 
     async def publish_created(self, commands: Iterable[Command]) -> None:
-        """Publish the events of new commands whose process may have ended before it did so."""
+        """Publish the first events of those commands that are `unpublished`.
+
+        The process that stored them may have ended before it published them.
+        """
         entries = [created_event(command) for command in commands if command.unpublished]
         await self._outbox.publish_or_store(self._outbox.build_documents(entries))
 

@@ -110,7 +110,7 @@ def _validate_enum(entries: Any, value_type: ValueType) -> dict[str, str]:
             and str(_validate_number(f"enum.{key[:64]}", key, whole=True)) != key
         ):
             raise _attribute_error(
-                f"enum.{key[:64]}", "must be an integer without a sign or leading zeros"
+                f"enum.{key[:64]}", "must be an integer without a plus sign or leading zeros"
             )
     return dict(entries)
 

@@ -84,9 +84,9 @@ class DeleteTags(msgspec.Struct):
 class MapTags(msgspec.Struct, kw_only=True):
     """Body of `POST /entity/tags/mapping`.
 
-    ADD requires `added_tag_ids`. OVERWRITE, too, and replaces all tags of the entities. REMOVE
-    requires `removed_tag_ids`. REPLACE requires both and changes entities with one of the removed
-    tags.
+    ADD requires `added_tag_ids`. OVERWRITE also requires it, and replaces all tags of the entities.
+    REMOVE requires `removed_tag_ids`. REPLACE requires both, and changes only entities that have
+    one of the removed tags.
     """
 
     operation: TagOperation
@@ -206,7 +206,7 @@ class EntityMeta(ResponseModel, kw_only=True):
 
     id: str
     key: str
-    """Key of the entity. It never changes."""
+    """Key of the entity. It gets `@event` or `@service` if a property has the same id."""
     name: str
     type: EntityType
     """`PROPERTY` (a value), `SERVICE` (can be called) or `EVENT` (is reported)."""

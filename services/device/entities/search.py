@@ -149,7 +149,8 @@ class EntitySearch:
     ) -> list[EntityResponse]:
         """Return a row with the first key (login) of a device, for the user who added it.
 
-        Other vendors' consoles show the key only in this list; our console shows it at the device.
+        The existing console shows the key only in this list. Thingway's console shows it on the
+        page of the device.
         """
         device_id = find_only_device(body) if body.number == 1 else None
         if device_id is None or principal.uses_own_console:

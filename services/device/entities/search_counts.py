@@ -253,5 +253,9 @@ class EntityLister:
         ]
 
     def _is_visible(self, entity: Entity) -> bool:
-        """Return whether the user may see the entity; custom entities require a permission."""
+        """Return whether the search lists the entity.
+
+        Every user may see custom entities, but only a user with the function `entity_custom.view`
+        finds them in searches.
+        """
         return self._customs if entity.is_custom else entity.is_visible_to(self._grants)

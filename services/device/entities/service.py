@@ -171,7 +171,7 @@ class EntityService:
     integration_things: IntegrationThings
     values: ValueReader
     names: Mapping[bool, EntityNames]
-    """Stores of entity names: under True of devices, under False of integrations."""
+    """Stores of entity names, by whether the thing is a device."""
 
     async def find(self, principal: Principal, entity_id: int) -> Entity:
         """Return an entity that the user may see; raise as `find_visible_or_raise`."""

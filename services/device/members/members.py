@@ -2,8 +2,8 @@
 
 A STRUCT is an OBJECT whose children are its leaves of all levels (`wifi` and `wifi.ap.ssid`). A
 service is an OBJECT with its inputs as children, an event one with its outputs. An ARRAY is one
-entity, an OBJECT whose value is the array. If an event or a service has the id of a property, the
-suffix `@event` or `@service` makes its key unique.
+entity, an OBJECT whose value is the array. An event with the id of a property gets the suffix
+`@event` in its key. A service with the id of a property or an event gets the suffix `@service`.
 """
 
 from collections import defaultdict
@@ -133,14 +133,14 @@ def _list_declared(document: TslDocument) -> Iterator[Member]:
     access = _effective_access_modes(document.properties)
     for entry in _filter_entries_with_entity(document.properties):
         yield _property_member(entry, access)
-    property_ids = {entry.id for entry in document.properties}
+    used_ids = {entry.id for entry in document.properties}
     for event in document.events:
-        path = f"{event.id}@event" if event.id in property_ids else event.id
+        path = f"{event.id}@event" if event.id in used_ids else event.id
         yield _event_or_service_member("EVENT", path, event.name or event.id, event.description)
         yield from _parameter_members("EVENT", event.id, path, event.outputs)
-    property_ids |= {event.id for event in document.events}
+    used_ids |= {event.id for event in document.events}
     for service in document.services:
-        path = f"{service.id}@service" if service.id in property_ids else service.id
+        path = f"{service.id}@service" if service.id in used_ids else service.id
         yield _event_or_service_member(
             "SERVICE", path, service.name or service.id, service.description
         )

@@ -1,13 +1,13 @@
 """Shapes: paths and types that devices of the product `generic` reported, with MongoDB.
 
 The TSL of `generic` declares nothing. Ingest records the reported paths with a type each.
-Devices that report the same paths share one shape, and their documents name it. A shape replaces
+Devices that report the same paths share one shape; their documents have its id. A shape replaces
 the TSL version: the number of a member is its position in the list, which only grows.
 
 `shapes`: `{_id: hash, parent?, members: [[path, type], …], at}`. A shape stores only the members
 that its parent lacks, so a device that adds paths one by one costs no more than its paths. `at` is
-the last time at which a device got the shape or a descendant. Shapes that no device and no other
-shape names are deleted some time later.
+the last time at which a device got the shape or a descendant. Shapes that no device or other shape
+refers to are deleted some time later.
 """
 
 import asyncio
@@ -268,9 +268,9 @@ class ShapeUpdater:
     async def update(self, reports: Iterable[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
         """Extend the shapes of devices for a batch of reports; idempotent.
 
-        `reports` are properties with their thing. Return the shape of each device of the open
-        product. If another process changed the shape of a device meanwhile, it is read again at the
-        next report of the device, which only delays new entities.
+        `reports` are properties with their thing. Return the shape of each device of the
+        product `generic`. If another process changed the shape of a device meanwhile, it is read
+        again at the next report of the device, which only delays new entities.
         """
         relevant = [report for report in reports if report[0].model == GENERIC_MODEL]
         if not relevant:

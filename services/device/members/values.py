@@ -114,8 +114,8 @@ def error_with_all_faults(field: str, faults: Sequence[ValueFault]) -> InvalidIn
 def integration_fault(key: str, member: Member, code: str, text: str) -> ValueFault:
     """Return the fault of a value that its TSL accepts and an integration rejects.
 
-    `text` is the reason, with or without the member's name in front. Consoles show it as the format
-    that the value lacks, unless `code` is one of their own codes for values.
+    `text` is the reason, with or without the member's name in front. Consoles show it as the
+    expected format. For `MISSING_SETTING_CODE` they show their own text.
     """
     args = {"entity_key": key, "entity_name": member.name}
     if code == MISSING_SETTING_CODE:

@@ -313,6 +313,7 @@ class Forwarder:
     upstreams: Mapping[str, UpstreamService]
     signer: HeaderSigner
     timeout: float
+    """Seconds without progress after which a request fails."""
     traced: bool
 
     async def forward(self, exchange: Exchange, send: Send) -> int:

@@ -1,4 +1,4 @@
-"""Access to live updates: credentials, current grants, and connection limits.
+"""Access to live updates: credentials, current grants, limits of connections and keys.
 
 This service reads only credentials and access versions from Redis.
 """
@@ -88,7 +88,10 @@ class UserAccessReader:
 
 
 class AdmissionControl:
-    """Checks CONNECT packets, and limits connections per user and tenant in this replica."""
+    """Admits MQTT clients, and limits them per user and tenant in this replica.
+
+    It also limits the keys that sockets subscribe to. The gateway limits `/websocket` connections.
+    """
 
     def __init__(
         self, credentials: CredentialReader, user_access: UserAccessReader, limits: LimitsCache

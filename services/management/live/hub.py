@@ -376,4 +376,4 @@ class SocketChecker:
                     if isinstance(subscriber, Subscriber):
                         await self.subscriptions.update_granted_keys(subscriber)
         except ThingwayError as error:
-            log.warning("sockets could not be checked: %s", error)
+            log.warning("permissions of users with open sockets could not be read again: %s", error)

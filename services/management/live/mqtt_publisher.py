@@ -96,7 +96,7 @@ class MqttListener(Listener):
 
 
 class MqttPublisher:
-    """The subscribed pages of this process."""
+    """Sends the ids of changed entities to the subscribed pages of this process."""
 
     def __init__(self, entity_ids: EntityIds, turns: SocketTurns) -> None:
         self._entity_ids = entity_ids

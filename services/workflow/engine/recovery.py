@@ -71,7 +71,10 @@ class ReplicaRegistry:
             await self._replicas.delete_one({"_id": self.own})
 
     async def list_alive(self) -> list[str]:
-        """Delete expired entries and return the ids of live replicas, with this one."""
+        """Delete expired entries and return the ids of live replicas.
+
+        They include this replica unless its own entry has expired.
+        """
         late: Document = {"$lt": ["$until", "$$NOW"]}
         documents = await self._replicas.find({}, {"late": late}).to_list(None)
         if any(row["late"] for row in documents):

@@ -172,7 +172,10 @@ class Engine:
         self.rejected_runs.count_rejected(start.flow, limit)
 
     def has_room_for(self, tenant: str, number: int) -> bool:
-        """Return whether `number` more runs have room; True if none of them waits."""
+        """Return whether `number` runs with small inputs have room in the queue.
+
+        They always have room if no run of the tenant waits.
+        """
         return self.queue.has_places(tenant, number)
 
     def has_room_for_run(self, run: Run) -> bool:

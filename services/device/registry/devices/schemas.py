@@ -248,7 +248,7 @@ class DeviceListEntity(console.ResponseModel, kw_only=True):
 
     id: str
     key: str
-    """Key of the entity. It never changes."""
+    """Key of the entity. It gets `@event` or `@service` if a property has the same id."""
     name: str
     type: EntityType
     """`PROPERTY` (a value), `SERVICE` (can be called) or `EVENT` (is reported)."""
@@ -304,7 +304,7 @@ class DeviceEntity(console.ResponseModel, kw_only=True):
 
     id: str
     key: str
-    """Key of the entity. It never changes."""
+    """Key of the entity. It gets `@event` or `@service` if a property has the same id."""
     name: str
     type: EntityType
     """`PROPERTY` (a value), `SERVICE` (can be called) or `EVENT` (is reported)."""

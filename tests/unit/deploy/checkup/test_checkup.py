@@ -60,7 +60,7 @@ def reading(held: int = 0, *, limit: int = 100, age: float = 0, **more: Any) -> 
         ("UPLINK", reading(80), {"stream UPLINK fill"}),
         ("UPLINK_3", reading(80, age=500), {"stream UPLINK_3 fill", "ingest lag of UPLINK_3"}),
         ("EVENTS", reading(80, age=500), {}),
-        ("DEAD", reading(1), {"dead letters"}),
+        ("DEAD", reading(1), {"rejected messages"}),
         (
             "EVENTS",
             reading(
