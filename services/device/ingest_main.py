@@ -28,15 +28,17 @@ def build_ingest(
     values = LatestValues(clients.mongo.direct)
     stores = wire_stores(clients, things=things)
     frames = wire_frames(clients, things=things, retention=stores.retention)
-    reports = BatchStore(clients.mongo, stores.partitions, stores.ledger, frames.decoder)
+    batch_store = BatchStore(clients.mongo, stores.partitions, stores.ledger, frames.decoder)
     alarms = wire_trigger(clients, things=things)
-    completion = wire_completion(things=things, values=values, store=commands, reports=reports)
+    completion = wire_completion(
+        things=things, values=values, store=commands, batch_store=batch_store
+    )
     ingest = wire_ingest(
         clients,
         things=things,
         values=values,
         stores=stores,
-        reports=reports,
+        batch_store=batch_store,
         frames=frames.decoder,
         commands=completion,
         alarms=alarms,

@@ -6,7 +6,7 @@ import msgspec
 from pymongo import ReturnDocument
 
 from libs.common.contracts.frames import DownlinkState
-from libs.common.store.mongo import Collection as Stored
+from libs.common.store.mongo import Collection as MongoCollection
 from libs.common.store.mongo import Document, require_document
 from services.device.commands.model import OPEN_STATES, Command, CommandDownlink
 
@@ -27,7 +27,7 @@ OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
 class CodedCommands:
     """Reads and writes the fields of commands that are delivered as downlinks."""
 
-    def __init__(self, commands: Stored) -> None:
+    def __init__(self, commands: MongoCollection) -> None:
         self._commands = commands
 
     async def store_downlinks(
@@ -57,17 +57,17 @@ class CodedCommands:
         A state that may not follow the stored one, or that arrives after the command's end,
         changes nothing.
         """
-        place = f"downlinks.{number - 1}"
+        path = f"downlinks.{number - 1}"
         query = {"_id": command_id, "thingId": thing_id}
-        changes: Document = {f"{place}.state": state}
+        changes: Document = {f"{path}.state": state}
         if state == "SENT":
             changes["status"] = "SENT"
         await self._commands.update_one(
             {
                 **query,
                 "status": {"$in": OPEN_STATES},
-                f"{place}.port": {"$exists": True},
-                f"{place}.state": {"$in": PREVIOUS_STATES_BY_STATE[state]},
+                f"{path}.port": {"$exists": True},
+                f"{path}.state": {"$in": PREVIOUS_STATES_BY_STATE[state]},
             },
             {"$set": changes},
         )

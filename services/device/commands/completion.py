@@ -102,7 +102,7 @@ class CommandCompletion(CommandCloser):
     devices: DeviceStore
     commands: CommandStore
     latest: LatestValues
-    reports: BatchStore
+    batch_store: BatchStore
 
     async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
         """Close the commands that replies answer, in one transaction.
@@ -121,7 +121,7 @@ class CommandCompletion(CommandCloser):
             received = [decoded.uplink.received for decoded in decoded_replies]
             close = partial(self._close, decoded_replies, results)
             try:
-                await self.reports.store_replies(received, close)
+                await self.batch_store.store_replies(received, close)
             except _ReplyRejectedError as error:
                 reason = f"command {error.decoded.command_id}: {error.reason}"
                 batch.rejected.append(error.decoded.reject(reason))
@@ -130,7 +130,7 @@ class CommandCompletion(CommandCloser):
                 break
         batch.rejected += results.rejected
         for uplink in results.duplicates:
-            await self.reports.count_without_effect(uplink)
+            await self.batch_store.count_without_effect(uplink)
         for decoded, command in results.closed:
             with continue_trace("close command", SpanKind.INTERNAL, decoded.uplink.trace):
                 _add_events(decoded, command, batch)

@@ -48,7 +48,7 @@ from services.device.things.device_store import DeviceStore
 
 log = logging.getLogger(__name__)
 
-CARRYING_WORKERS, MAX_WAITING_COMMANDS = 512, 10_000
+SENDING_WORKERS, MAX_WAITING_COMMANDS = 512, 10_000
 """Commands that are being handed to integrations at a time, and waiting ones per tenant."""
 REJECTION_STATUSES = frozenset(range(400, 500)) - {TooManyRequests.status}
 """HTTP statuses by which an integration rejects a command."""
@@ -65,7 +65,7 @@ class IntegrationCommandSender:
     encoder: DownlinkEncoder
     _scheduler: FairScheduler = field(
         default_factory=lambda: FairScheduler(
-            "carrying", CARRYING_WORKERS, items=MAX_WAITING_COMMANDS
+            "command sending", SENDING_WORKERS, items=MAX_WAITING_COMMANDS
         ),
         init=False,
     )
@@ -94,8 +94,8 @@ class IntegrationCommandSender:
             if command.carrier:
                 known_data = (additional or {}).get(command.thing_id)
                 with suppress(LaneFull):
-                    carry = partial(self._send_to_integration, command, command.carrier, known_data)
-                    self._scheduler.start(command.tenant, carry)
+                    send = partial(self._send_to_integration, command, command.carrier, known_data)
+                    self._scheduler.start(command.tenant, send)
 
     async def _send_to_integration(
         self, command: Command, carrier: str, additional: dict[str, Any] | None
@@ -184,22 +184,19 @@ class DueCommandDelivery:
     devices: DeviceStore
     bus: Bus
     commands: CommandStore
-    carrier: IntegrationCommandSender
+    sender: IntegrationCommandSender
 
     async def run(self) -> None:
         """Run until cancelled."""
-        tenants, wake = (
-            self.commands.schedule.list_due_tenants,
-            self.commands.wakeups.create_event(DELIVERY_TOPIC),
-        )
+        list_due_tenants = self.commands.schedule.list_due_tenants
         await take_turns(
             "delivery",
             CONCURRENT_TENANTS,
-            tenants,
+            list_due_tenants,
             self.steps,
             QUERY_INTERVAL_SECONDS,
-            wake,
-            tenants,
+            wake=self.commands.wakeups.create_event(DELIVERY_TOPIC),
+            upcoming=list_due_tenants,
         )
 
     async def steps(self, tenant: str) -> TenantSteps:
@@ -246,7 +243,7 @@ class DueCommandDelivery:
             (reachable if is_reachable else offline).append(command)
         await self.commands.schedule.mark_sent(reachable, moment)
         await self.commands.schedule.suspend_deliveries(offline)
-        self.carrier.send(reachable)
+        self.sender.send(reachable)
         await self._publish_messages([command for command in reachable if not command.carrier])
         return len(due)
 

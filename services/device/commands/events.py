@@ -45,7 +45,7 @@ def subcommands(command: Command) -> list[Subcommand]:
     ]
 
 
-def _event_header(command: Command, event_id: str, at: datetime) -> dict[str, Any]:
+def _common_fields(command: Command, event_id: str, at: datetime) -> dict[str, Any]:
     return {
         "event_id": event_id,
         "created_at": to_ms(at),
@@ -70,15 +70,15 @@ def new_command_entries(command: Command, payload: bytes | None = None) -> list[
 def created_event(command: Command) -> OutboxEntry:
     """Return the event `task.{id}.created` or `service.{deviceId}.called`."""
     event_id = f"c-{to_ms(command.created_at):x}-{command.id:x}"
-    header = _event_header(command, event_id, command.created_at)
+    common = _common_fields(command, event_id, command.created_at)
     body: ServiceCalled | TaskCreated
     if command.kind == "CALL_SERVICE":
         subject = service_event(command.tenant, command.thing_id, "called")
         inputs = command.payload["inputs"]
-        body = ServiceCalled(**header, service_id=command.service_id, inputs=inputs)
+        body = ServiceCalled(**common, service_id=command.service_id, inputs=inputs)
     else:
         subject = task_event(command.tenant, command.id, "created")
-        body = TaskCreated(**header, type=command.type)
+        body = TaskCreated(**common, type=command.type)
     return OutboxEntry(subject, encode_shortened_event(body), id=event_id)
 
 
@@ -115,13 +115,13 @@ def _encode_command(command: Command, payload: bytes) -> bytes:
 def finished_event(command: Command) -> OutboxEntry:
     """Return the event `task.{id}.finished` or `service.{deviceId}.replied`."""
     event_id = f"f-{command.closed_by}" if command.closed_by else uuid4().hex
-    header = _event_header(command, event_id, command.finished_at or command.created_at)
-    header["status"] = command.status
+    common = _common_fields(command, event_id, command.finished_at or command.created_at)
+    common["status"] = command.status
     body: ServiceReplied | TaskFinished
     if command.kind == "CALL_SERVICE":
         subject = service_event(command.tenant, command.thing_id, "replied")
         body = ServiceReplied(
-            **header,
+            **common,
             service_id=command.service_id,
             outputs=command.outputs,
             error=command.error,
@@ -129,7 +129,7 @@ def finished_event(command: Command) -> OutboxEntry:
     else:
         subject = task_event(command.tenant, command.id, "finished")
         body = TaskFinished(
-            **header,
+            **common,
             type=command.type,
             err_code=error_code(command),
             err_msg=command.error or "",

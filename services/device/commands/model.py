@@ -75,7 +75,7 @@ class CommandDownlink(msgspec.Struct, rename="camel", kw_only=True):
 class Command(msgspec.Struct, rename="camel", kw_only=True):
     """A command to a device, as it is stored.
 
-    `payload` has no write-only values and may be shown. Only delivery reads `sealed`.
+    `payload` has no write-only values and may be shown. Only delivery reads `full_payload`.
     """
 
     id: int = msgspec.field(name="_id")
@@ -86,7 +86,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """The application that requested it; only this application finds it as a task."""
     kind: CommandKind
     payload: dict[str, Any]
-    sealed: dict[str, Any] | None = None
+    full_payload: dict[str, Any] | None = msgspec.field(name="sealed", default=None)
     """The whole payload of an open command that has write-only values."""
     write_only: list[str] = []
     """Keys of the settings that are write-only or have a write-only member."""
@@ -142,20 +142,20 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         return {
             "commandId": self.id,
             "kind": self.kind,
-            **(self.sealed or self.payload),
+            **(self.full_payload or self.payload),
             "expiresAt": to_ms(self.expires_at),
         }
 
     @property
     def has_all_values(self) -> bool:
         """Return whether the command has its write-only values, which no backup contains."""
-        return self.sealed is not None or not self.write_only
+        return self.full_payload is not None or not self.write_only
 
     def mask(self, text: str) -> str:
         """Return `text` without write-only values of this command."""
-        if self.sealed is None:
+        if self.full_payload is None:
             return text
-        return mask_text(text, list_hidden_texts(self.sealed, self.payload))
+        return mask_text(text, list_hidden_texts(self.full_payload, self.payload))
 
     def encoder_input(self) -> dict[str, Any]:
         """Return the properties or settings that the codec encodes, or the service call.
@@ -164,7 +164,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         `value` if this is the only input. Otherwise it is all inputs, or true without inputs.
         """
         if self.kind != "CALL_SERVICE":
-            return dict(settings_in(self.kind, self.sealed or self.payload))
+            return dict(settings_in(self.kind, self.full_payload or self.payload))
         inputs = self.payload["inputs"]
         return {self.service_id: inputs["value"] if list(inputs) == ["value"] else inputs or True}
 
@@ -178,8 +178,10 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
         if not more:
             return self
         write_only = list(dict.fromkeys([*self.write_only, *more]))
-        sealed = self.sealed or self.payload
-        return msgspec.structs.replace(self, payload=payload, write_only=write_only, sealed=sealed)
+        full_payload = self.full_payload or self.payload
+        return msgspec.structs.replace(
+            self, payload=payload, write_only=write_only, full_payload=full_payload
+        )
 
     def settings_with_hidden_as_none(self) -> list[tuple[str, Any]]:
         """Return all settings of the command; the value of a write-only one is None."""
@@ -222,7 +224,7 @@ class CommandDraft:
     payload: dict[str, Any]
     encoded: bytes
     """The whole payload as JSON."""
-    sealed: dict[str, Any] | None = None
+    full_payload: dict[str, Any] | None = None
     """The whole payload when `payload` lacks write-only values."""
     write_only: Sequence[str] = ()
     """Keys of the settings whose values `payload` lacks, entirely or in part."""

@@ -1,6 +1,6 @@
 """Due times of open commands, and their retrieval when they are due or their device polls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -90,7 +90,10 @@ class CommandSchedule(ReconnectListener):
             self._wakeups.notify(WIPING_TOPIC)
 
     async def _reschedule(
-        self, commands: Sequence[Command], when: Any, changes: Mapping[str, Any]
+        self,
+        commands: Sequence[Command],
+        next_send_at: Callable[[Command], datetime],
+        changes: Mapping[str, Any],
     ) -> None:
         if commands:
             await self._commands.bulk_write(
@@ -100,7 +103,7 @@ class CommandSchedule(ReconnectListener):
                         {
                             "$set": {
                                 **changes,
-                                "nextSendAt": min(when(command), command.expires_at),
+                                "nextSendAt": min(next_send_at(command), command.expires_at),
                             },
                             "$inc": {"attempts": 1},
                             "$unset": {"unpublished": ""},

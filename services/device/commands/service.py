@@ -58,7 +58,7 @@ class CommandService:
     store: CommandStore
     latest: LatestValues
     ids: IdAllocator
-    carrier: IntegrationCommandSender
+    sender: IntegrationCommandSender
     lifetime_seconds: float
     """Seconds after which an unanswered command expires."""
     coded_lifetime_seconds: float
@@ -249,11 +249,11 @@ class CommandService:
         one device build on each other.
         """
         integrations = {draft.thing.integration for draft in drafts}
-        transports = {name: await self.carrier.get_transport(name) for name in integrations}
+        transports = {name: await self.sender.get_transport(name) for name in integrations}
         if principal.kind is CallerKind.APPLICATION:
             _check_deliverable(transports)
         coded = [draft.thing for draft in drafts if transports[draft.thing.integration] == "frames"]
-        await self.carrier.check_encoders({(thing.tenant, thing.model) for thing in coded})
+        await self.sender.check_encoders({(thing.tenant, thing.model) for thing in coded})
 
         ids = [await self.ids.allocate() for _ in drafts]
         partial = [draft.thing.id for draft in drafts if draft.given is not None]
@@ -269,7 +269,7 @@ class CommandService:
                 self._build_commands(principal, drafts, ids, transports)
             )
         additional = {draft.thing.id: draft.thing.additional or {} for draft in drafts}
-        self.carrier.send(commands, additional)
+        self.sender.send(commands, additional)
         return commands
 
     async def _complete_structs(
@@ -315,7 +315,7 @@ class CommandService:
                 hops=current_hops(),
                 kind=draft.kind,
                 payload=draft.payload,
-                sealed=draft.sealed,
+                full_payload=draft.full_payload,
                 write_only=list(draft.write_only),
                 profile=draft.thing.profile,
                 created_at=moment,

@@ -94,8 +94,8 @@ class CommandStore(ThingDataStore):
         self.schedule = CommandSchedule(self._commands, wakeups)
         self.coded = CodedCommands(self._commands)
         self.write_only = WriteOnlyCommands(self._commands, self._profiles, wakeups)
-        self._turns = mongo.database["command_turns"]
-        self._in_turn: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._lock_documents = mongo.database["command_turns"]
+        self._thing_locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._published: list[int] = []
         """Commands that are published but not marked yet."""
         self._marking = NamedTasks()
@@ -125,7 +125,7 @@ class CommandStore(ThingDataStore):
         """
         things = sorted(set(thing_ids))  # one order of locks prevents deadlocks
 
-        async def insert_in_turn(session: Session) -> tuple[Sequence[Command], list[Document]]:
+        async def insert_with_locks(session: Session) -> tuple[Sequence[Command], list[Document]]:
             await self._lock_things(things, session)
             self.wakeups.notify(DELIVERY_TOPIC)
             commands, entries = await make(session)
@@ -133,11 +133,11 @@ class CommandStore(ThingDataStore):
             await self._insert([new_command_document(command) for command in commands], session)
             return commands, outgoing
 
-        async with AsyncExitStack() as turns:  # only other processes cause write conflicts
+        async with AsyncExitStack() as locks:  # only other processes cause write conflicts
             for thing in things:
-                lock = self._in_turn.setdefault(thing, asyncio.Lock())
-                await turns.enter_async_context(lock)
-            commands, outgoing = await self._mongo.transaction(insert_in_turn)
+                lock = self._thing_locks.setdefault(thing, asyncio.Lock())
+                await locks.enter_async_context(lock)
+            commands, outgoing = await self._mongo.transaction(insert_with_locks)
         await self._publish(commands, outgoing)
         return commands
 
@@ -169,8 +169,8 @@ class CommandStore(ThingDataStore):
     async def _lock_things(self, thing_ids: Sequence[int], session: Session) -> None:
         """Write the lock document of each thing, so that concurrent writers conflict."""
         change = {"$set": {"at": datetime.now(UTC)}, "$inc": {"taken": 1}}
-        turns = [UpdateOne({"_id": thing}, change, upsert=True) for thing in thing_ids]
-        await self._turns.bulk_write(turns, session=session)
+        writes = [UpdateOne({"_id": thing}, change, upsert=True) for thing in thing_ids]
+        await self._lock_documents.bulk_write(writes, session=session)
 
     async def end(
         self,
@@ -343,7 +343,7 @@ class CommandStore(ThingDataStore):
 
     async def delete_profile(self, thing_id: int, session: Session | None = None) -> None:
         """Delete the profile and the lock document of a thing, but not its commands."""
-        for collection in (self._profiles, self._turns):
+        for collection in (self._profiles, self._lock_documents):
             await collection.delete_one({"_id": thing_id}, session=session)
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:

@@ -54,7 +54,7 @@ def wire_commands(
     """Construct the command service, its handlers and delivery."""
     settings, bus = clients.settings, clients.bus
     devices, directory, granted = things.devices, things.directory, things.granted_devices
-    carrier = IntegrationCommandSender(
+    sender = IntegrationCommandSender(
         devices, clients.integrations, clients.integration_client, store, encoder
     )
     service = CommandService(
@@ -62,11 +62,11 @@ def wire_commands(
         store=store,
         latest=telemetry.values,
         ids=IdAllocator(clients.mongo.database, "tasks"),
-        carrier=carrier,
+        sender=sender,
         lifetime_seconds=settings.command_life,
         coded_lifetime_seconds=settings.downlink_life,
     )
-    delivery = DueCommandDelivery(devices=devices, bus=bus, commands=store, carrier=carrier)
+    delivery = DueCommandDelivery(devices=devices, bus=bus, commands=store, sender=sender)
     polls = CommandPolls(bus, directory, store, telemetry.presence)
     handlers = CommandHandlers(
         commands=service,
@@ -94,7 +94,9 @@ def wire_completion(
     things: ThingsPackage,
     values: LatestValues,
     store: CommandStore,
-    reports: BatchStore,
+    batch_store: BatchStore,
 ) -> CommandCloser:
     """Construct the component that closes commands by replies and reports."""
-    return CommandCompletion(devices=things.devices, commands=store, latest=values, reports=reports)
+    return CommandCompletion(
+        devices=things.devices, commands=store, latest=values, batch_store=batch_store
+    )

@@ -77,7 +77,7 @@ class WriteOnlyCommands:
                 continue
             changes: Document = {"payload": shown.payload, "writeOnly": shown.write_only}
             if command.status in OPEN_STATES:
-                changes["sealed"] = command.sealed or command.payload
+                changes["sealed"] = command.full_payload or command.payload
             else:
                 changes["wipeAt"] = utc_now()
                 self.wakeups.notify(WIPING_TOPIC)
@@ -108,12 +108,15 @@ class CommandMessageWiper:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        tenants, wake = (
-            self._commands.list_tenants_with_due_wipes,
-            self._commands.wakeups.create_event(WIPING_TOPIC),
-        )
+        list_due_tenants = self._commands.list_tenants_with_due_wipes
         await take_turns(
-            "wiping", CONCURRENT_TENANTS, tenants, self.steps, QUERY_INTERVAL_SECONDS, wake, tenants
+            "wiping",
+            CONCURRENT_TENANTS,
+            list_due_tenants,
+            self.steps,
+            QUERY_INTERVAL_SECONDS,
+            wake=self._commands.wakeups.create_event(WIPING_TOPIC),
+            upcoming=list_due_tenants,
         )
 
     async def steps(self, tenant: str) -> TenantSteps:
@@ -136,12 +139,14 @@ class CommandMessageWiper:
                 )
                 await self._commands.mark_wiped(command, next_wipe=moment + RETRY_DELAY)
                 continue
-            late = (
+            last_wipe = (
                 moment
                 if command.status in OPEN_STATES
                 else (command.finished_at or moment) + MAX_PUBLISH_DELAY
             )
-            await self._commands.mark_wiped(command, next_wipe=None if moment >= late else late)
+            await self._commands.mark_wiped(
+                command, next_wipe=None if moment >= last_wipe else last_wipe
+            )
         return len(commands)
 
     async def _delete_messages(self, command: Command) -> None:

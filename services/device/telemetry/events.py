@@ -104,7 +104,7 @@ def _subject(thing: Thing, event: str) -> str:
     return subject(thing.tenant, thing.id, event)
 
 
-def _event_header(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
+def _common_fields(thing: Thing, ts: int, event_id: str, now: int) -> dict[str, Any]:
     return {
         "event_id": event_id,
         "created_at": now,
@@ -130,7 +130,7 @@ def reported_event(
     headers: dict[str, str] | None = None,
 ) -> OutgoingMessage:
     """Return the event `event.{tenant}.(device|thing).{id}.reported`; times are ms."""
-    body = PropertiesReported(**_event_header(thing, ts, event_id, now), properties=properties)
+    body = PropertiesReported(**_common_fields(thing, ts, event_id, now), properties=properties)
     return OutgoingMessage(
         _subject(thing, "reported"), encode_shortened_event(body), event_id, headers or {}
     )
@@ -146,8 +146,8 @@ def _build_rejected(
     whole: bool = False,
 ) -> OutgoingMessage:
     event_id = f"x-{uplink.key}"
-    header = _event_header(thing, ts, event_id, now)
-    body = PropertiesRejected(**header, faults=_fit_faults(faults), whole=whole)
+    common = _common_fields(thing, ts, event_id, now)
+    body = PropertiesRejected(**common, faults=_fit_faults(faults), whole=whole)
     subject = _subject(thing, "rejected")
     return OutgoingMessage(
         subject, encode_shortened_event(body), event_id, trace_header(uplink.trace)
@@ -186,7 +186,7 @@ def _build_tsl_event(event: ValidEvent, now: int) -> OutgoingMessage:
     spec = thing.tsl.event(event.event_id)
     event_id = f"e-{event.uplink.key}"
     body = DeviceEventReported(
-        **_event_header(thing, event.ts, event_id, now),
+        **_common_fields(thing, event.ts, event_id, now),
         tsl_id=event.event_id,
         event_type=str(spec.type) if spec and spec.type else "INFO",
         outputs=event.outputs,

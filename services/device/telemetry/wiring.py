@@ -212,7 +212,7 @@ def wire_ingest(
     things: ThingsPackage,
     values: LatestValues,
     stores: ReportStores,
-    reports: BatchStore,
+    batch_store: BatchStore,
     frames: FrameDecoder,
     commands: CommandCloser,
     alarms: AlarmTrigger,
@@ -225,7 +225,7 @@ def wire_ingest(
     ingest = Ingest(
         bus=bus,
         things=things.directory,
-        store=reports,
+        store=batch_store,
         latest=values,
         device_fields=DeviceFieldUpdater(things.devices, values, things.products),
         shapes=ShapeUpdater(shapes, things.devices, clients.limits),

@@ -244,7 +244,7 @@ class TemplateService:
     _readers: FairScheduler = field(
         default_factory=lambda: FairScheduler("template libraries", VALIDATION_SLOTS), init=False
     )
-    _turns: WeakValueDictionary[str, asyncio.Lock] = field(
+    _import_locks: WeakValueDictionary[str, asyncio.Lock] = field(
         default_factory=WeakValueDictionary, init=False
     )
 
@@ -375,7 +375,7 @@ class TemplateService:
 
     def _tenant_lock(self, tenant: str) -> asyncio.Lock:
         """Return the lock that serializes the imports of a tenant."""
-        return self._turns.setdefault(tenant, asyncio.Lock())
+        return self._import_locks.setdefault(tenant, asyncio.Lock())
 
 
 def _read_library(content: bytes, file_name: str) -> tuple[str, list[StoredTemplate]]:

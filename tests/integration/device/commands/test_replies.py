@@ -31,8 +31,8 @@ from services.device.telemetry.batch import Batch
 from services.device.telemetry.ledger import LedgerTotals
 from services.device.telemetry.uplink import Uplink
 from services.device.things.model import Thing
-from tests.carrier import NoCarrier
 from tests.integration.device.telemetry.world import World
+from tests.sender import NoIntegrationSender
 
 
 def command(number: int, thing: int = 7, **more: Any) -> Command:
@@ -243,7 +243,7 @@ def delivery(world: World) -> DueCommandDelivery:
         devices=world.first.devices,
         bus=world.bus,
         commands=world.commands,
-        carrier=NoCarrier(),
+        sender=NoIntegrationSender(),
     )
 
 
@@ -256,7 +256,7 @@ def secret_command(number: int) -> Command:
     return command(
         number,
         payload={"properties": {"interval": number}},
-        sealed={"properties": {"interval": number, "pin": f"s3cret-{number}"}},
+        full_payload={"properties": {"interval": number, "pin": f"s3cret-{number}"}},
         write_only=["pin"],
         status="SENT",
     )
@@ -368,7 +368,7 @@ async def test_nats_stores_no_secret_for_an_offline_device(world: World, sn: str
     await wiper(world).wipe("default", utc_now())
 
     assert await kept_for_mqtt(world) == []
-    assert (await state(world, 5)).sealed is not None
+    assert (await state(world, 5)).full_payload is not None
     assert (
         await world.commands.write_only.list_due_wipes("default", utc_now() + timedelta(days=1))
         == []

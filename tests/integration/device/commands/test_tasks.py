@@ -10,9 +10,9 @@ from libs.common.identity import Principal, PrincipalKind
 from libs.common.store.ids import IdAllocator
 from services.device.commands.model import Config, CreateTasks, ProfileValue
 from services.device.commands.service import DEVICES_PER_BATCH, CommandService
-from tests.carrier import NoCarrier
 from tests.integration.device.commands.test_replies import command, issue
 from tests.integration.device.telemetry.world import World
+from tests.sender import NoIntegrationSender
 
 ME = Principal(PrincipalKind.APPLICATION, "default", "1")
 MINE = list(range(1, DEVICES_PER_BATCH + 6))
@@ -25,7 +25,7 @@ def process(world: World) -> CommandService:
         store=world.commands,
         latest=world.latest,
         ids=IdAllocator(world.database, "tasks"),
-        carrier=NoCarrier(),
+        sender=NoIntegrationSender(),
         lifetime_seconds=60,
         coded_lifetime_seconds=60,
     )

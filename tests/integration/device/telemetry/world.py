@@ -157,7 +157,7 @@ class World:
         states = AlarmStore(self.mongo, self.outbox, devices, self.commands.wakeups)
         alarms = RuleAlarmTrigger(RuleIndexCache(rules, states))
         commands = CommandCompletion(
-            devices=devices, commands=self.commands, latest=self.latest, reports=store
+            devices=devices, commands=self.commands, latest=self.latest, batch_store=store
         )
         ingest = Ingest(
             bus=bus or self.bus,

@@ -19,8 +19,8 @@ from libs.common.things import entity_id
 from services.device.commands.service import CommandService
 from services.device.entities.console import ENTITY_READ_FUNCTIONS
 from services.device.telemetry.partitions import DAY_MS, PARTITION_MS, Partitions, history_key
-from tests.carrier import NoCarrier
 from tests.integration.device.values.world import LAMP, World, param, property_of
+from tests.sender import NoIntegrationSender
 
 NOW = int(time.time() * 1000)
 T = (
@@ -426,7 +426,7 @@ async def test_events_and_services_have_history(world: World):
         store=world.foundation.commands,
         latest=world.foundation.values,
         ids=IdAllocator(world.database, "tasks"),
-        carrier=NoCarrier(),
+        sender=NoIntegrationSender(),
         lifetime_seconds=60,
         coded_lifetime_seconds=60,
     )

@@ -21,8 +21,8 @@ from services.device.commands.service import DEVICES_PER_BATCH, CommandService, 
 from services.device.commands.store import CommandsWithEvents
 from services.device.things.errors import device_not_found
 from services.device.things.model import Thing
-from tests.carrier import NoCarrier
 from tests.integration.device.telemetry.world import TSL
+from tests.sender import NoIntegrationSender
 from tests.unit.device.things.examples import thing
 
 ME = Principal(PrincipalKind.APPLICATION, "default", "1")
@@ -99,13 +99,13 @@ class World:
     async def find_profile(self, thing_id: int) -> dict[str, Any]:
         return dict(self.confirmed)
 
-    def service(self, carrier: NoCarrier | None = None) -> CommandService:
+    def service(self, sender: NoIntegrationSender | None = None) -> CommandService:
         return CommandService(
             things=self,
             store=self,
             latest=self,
             ids=self,
-            carrier=carrier or NoCarrier(),  # type: ignore[arg-type]
+            sender=sender or NoIntegrationSender(),  # type: ignore[arg-type]
             lifetime_seconds=60,
             coded_lifetime_seconds=60,
         )
@@ -209,7 +209,7 @@ def test_an_encoded_payload_is_sent_as_it_is(kind: Any, payload: dict[str, Any])
         application_id=1,
         kind=kind,
         payload=dict.fromkeys(payload),
-        sealed=payload,
+        full_payload=payload,
         profile=mine.profile,
         created_at=moment,
         expires_at=moment,
@@ -231,7 +231,7 @@ async def test_an_integration_without_commands_rejects_those_of_applications(wor
     assert len(world.commands) == 1
 
 
-class Lamps(NoCarrier):
+class Lamps(NoIntegrationSender):
     """An integration that delivers commands."""
 
     async def get_transport(self, integration: str) -> CommandTransport:

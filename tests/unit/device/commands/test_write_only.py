@@ -117,7 +117,7 @@ async def test_a_restored_command_that_lacks_its_write_only_values_is_not_delive
     command = await update(world)
     assert command.has_all_values
 
-    command.sealed = None
+    command.full_payload = None
     assert not command.has_all_values
 
 

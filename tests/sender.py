@@ -1,4 +1,4 @@
-"""Stands for the integrations, none of which carries commands."""
+"""A sender for tests without integrations that deliver commands."""
 
 from collections.abc import Iterable
 
@@ -6,8 +6,8 @@ from libs.common.integrations.client import CommandTransport
 from services.device.commands.model import Command
 
 
-class NoCarrier:
-    """Every command goes to its device."""
+class NoIntegrationSender:
+    """Sends nothing, because devices receive all commands directly."""
 
     async def get_transport(self, integration: str) -> CommandTransport:
         """Say no."""
