@@ -67,7 +67,7 @@ class NameSources:
 class AdvancedFilter:
     """The parsed column filters of an advanced search."""
 
-    members: list[MemberTest] = field(default_factory=list)
+    member_tests: list[MemberTest] = field(default_factory=list)
     things: ThingFilter = field(default_factory=ThingFilter)
     key_test: Keyword | None = None
     negated: bool = False
@@ -93,7 +93,7 @@ class AdvancedFilter:
                 case "ENTITY_KEY":
                     parsed._add_key(column_filter.operator, text)
                 case "ENTITY_TYPE" | "ENTITY_VALUE_TYPE" | "ENTITY_NAME" | "ENTITY_PARENT_NAME":
-                    parsed.members.append(_build_member_test(column, column_filter, text))
+                    parsed.member_tests.append(_build_member_test(column, column_filter, text))
                 case "DEVICE_NAME":
                     parsed._add_device_name(column_filter.operator, text)
                 case "INTEGRATION_NAME":
@@ -111,7 +111,7 @@ class AdvancedFilter:
         return [
             member
             for member in members.members
-            if member.visible and all(test(member, members) for test in self.members)
+            if member.visible and all(test(member, members) for test in self.member_tests)
         ]
 
     @property

@@ -68,10 +68,10 @@ class CustomEntityStore:
         ids: IdAllocator,
     ) -> None:
         self._mongo = mongo
-        self._own = things
+        self._things = things
         self._latest = latest
         self._ids = ids
-        self._removed = DeletedThings(mongo.database)
+        self._deleted_things = DeletedThings(mongo.database)
         self._quota = Quota(things.collection, limits, "records", integration=SYSTEM_INTEGRATION)
 
     async def insert(self, tenant: str, identifier: str, root: Member) -> Document:
@@ -83,7 +83,7 @@ class CustomEntityStore:
         fields = build_member_fields(identifier, [root]) | {"last": 0}
         document = _new_document(await self._ids.allocate(), tenant, identifier, fields)
         with raise_on_duplicate(_identifier_exists_error(identifier)):
-            await self._own.insert(document)
+            await self._things.insert(document)
         return document
 
     async def add_child(
@@ -92,7 +92,7 @@ class CustomEntityStore:
         """Add a child to an entity, with a number that was never used before."""
 
         async def add_child(session: Session) -> tuple[Document, Member]:
-            parent_document = await self._own.find_one(_identity_query(tenant, parent), session)
+            parent_document = await self._things.find_one(_identity_query(tenant, parent), session)
             if parent_document is None:
                 raise InvalidInput("no entity has this identifier", field="parent_identifier")
             if "flow" in parent_document:
@@ -105,7 +105,7 @@ class CustomEntityStore:
             child = make(parent_document["last"] + 1)
             _check_child(members, child)
             changes = build_member_fields(parent, [*members, child]) | {"last": child.number}
-            return await self._own.update(parent_document, changes, session), child
+            return await self._things.update(parent_document, changes, session), child
 
         return await self._mongo.transaction(add_child)
 
@@ -116,11 +116,11 @@ class CustomEntityStore:
 
         async def change_members(session: Session) -> Document | None:
             query = {"_id": thing_id, "tenant": tenant, "integration": SYSTEM_INTEGRATION}
-            document = await self._own.find_one(query, session)
+            document = await self._things.find_one(query, session)
             if document is None or not document["identifier"]:
                 return None
             changes = build_member_fields(document["identifier"], change(stored_members(document)))
-            return await self._own.update(document, changes, session)
+            return await self._things.update(document, changes, session)
 
         return await self._mongo.transaction(change_members)
 
@@ -138,7 +138,7 @@ class CustomEntityStore:
         identifier, thing_id = str(request.flow_id), await self._ids.allocate()
 
         async def put_service(session: Session) -> None:
-            document = await self._own.find_one(
+            document = await self._things.find_one(
                 _identity_query(request.tenant, identifier), session
             )
             if document is not None and "flow" not in document:
@@ -152,9 +152,9 @@ class CustomEntityStore:
             }
             if document is None:
                 new = _new_document(thing_id, request.tenant, identifier, fields)
-                await self._own.insert(new, session)
+                await self._things.insert(new, session)
             elif document["hash"] != fields["hash"] or document["members"] != fields["members"]:
-                await self._own.update(document, fields, session)
+                await self._things.update(document, fields, session)
 
         await self._mongo.transaction(put_service)
 
@@ -170,10 +170,10 @@ class CustomEntityStore:
         """
 
         async def delete_entities(session: Session) -> list[Document]:
-            things = await self._own.delete(query, session)
+            things = await self._things.delete(query, session)
             deleted_ids = [document["_id"] for document in things]
             await self._latest.delete_values(deleted_ids, session)
-            await self._removed.add(deleted_ids, session)
+            await self._deleted_things.add(deleted_ids, session)
             return things
 
         return await self._mongo.transaction(delete_entities)

@@ -137,11 +137,11 @@ async def _to_history_items(
     """Yield records as items; number those of the same entity and time, as records have no ids."""
     before, counts = 0, Counter[int]()
     async with aclosing(records):
-        async for at, ts, value in records:
+        async for source_index, ts, value in records:
             if ts != before:
                 before, counts = ts, Counter()
-            yield _to_history_item(entities[at], ts, value, counts[at])
-            counts[at] += 1
+            yield _to_history_item(entities[source_index], ts, value, counts[source_index])
+            counts[source_index] += 1
 
 
 def _to_history_item(entity: Entity, ts: int, value: Any, before: int) -> HistoryItem:

@@ -173,8 +173,10 @@ class ValueStore:
         if len(sources) == 1:
             return self._iterate_scans(sources[0], 0, counted[0], skip, limit), total
         walks = [
-            self._iterate_scans(source, at, counted[at], 0, skip + limit, len(sources))
-            for at, source in enumerate(sources)
+            self._iterate_scans(
+                source, source_index, counted[source_index], 0, skip + limit, len(sources)
+            )
+            for source_index, source in enumerate(sources)
         ]
         return _merge_by_time(walks, skip, limit, newest_first=span.newest_first), total
 
@@ -229,7 +231,7 @@ class ValueStore:
     async def _iterate_scans(
         self,
         source: ValueSource,
-        number: int,
+        source_index: int,
         scans: Sequence[tuple[HistoryScan, int]],
         skip: int,
         limit: int,
@@ -251,7 +253,7 @@ class ValueStore:
             ) as rows:
                 async for row in rows:
                     limit -= 1
-                    yield number, row_time(row), row["v"]
+                    yield source_index, row_time(row), row["v"]
 
 
 async def _merge_by_time(
@@ -271,12 +273,12 @@ async def _merge_by_time(
         ]
         heapq.heapify(heads)
         while heads and limit > 0:
-            _, number, record = heads[0]
-            following = await anext(walks[number], None)
+            _, source_index, record = heads[0]
+            following = await anext(walks[source_index], None)
             if following is None:
                 heapq.heappop(heads)
             else:
-                heapq.heapreplace(heads, (sign * following[1], number, following))
+                heapq.heapreplace(heads, (sign * following[1], source_index, following))
             if skip > 0:
                 skip -= 1
                 continue

@@ -260,37 +260,41 @@ class EntitySearch:
         parts = [[part, *request.conditions] for part in visible]
         if not parts:
             keyword = None
-        whole, integrations = list[Condition](), list[str]()
+        whole_device_conditions, integrations = list[Condition](), list[str]()
         if keyword is not None:
             integrations = list(await self.devices.list_integrations(tenant))
-            whole = keyword.whole_device_conditions(integrations)
-        everyone, matching = await asyncio.gather(
-            count(parts), count(_split_disjoint(parts, whole))
+            whole_device_conditions = keyword.whole_device_conditions(integrations)
+        all_counts, whole_device_counts = await asyncio.gather(
+            count(parts), count(_split_disjoint(parts, whole_device_conditions))
         )
-        member_sets = await self.member_sets.find(tenant, everyone.keys())
-        selected_members = {
-            key: request.select_members(members) for key, members in member_sets.items()
-        }
-        pools = SelectedMembers(
-            selected_members,
+        member_sets = await self.member_sets.find(tenant, all_counts.keys())
+        selected_members = SelectedMembers(
+            {key: request.select_members(members) for key, members in member_sets.items()},
             request.order,
             request.keyword,
             negated=request.negated,
-            excluded_ids=excluded,
+            excluded=excluded,
         )
-        ends, ending = list[Condition](), list[tuple[str, DeviceCountByMemberSet]]()
+        head_conditions = list[Condition]()
+        counts_by_tail = list[tuple[str, DeviceCountByMemberSet]]()
         if keyword is not None:
-            others = [{"$nor": whole}] if whole else []
-            for head, tail in pools.find_matching_keyword_splits():
-                ends.append(keyword.head_condition(head, integrations))
-                counts = await count([[*part, *others, ends[-1]] for part in parts])
-                ending.append((tail, counts))
+            others = [{"$nor": whole_device_conditions}] if whole_device_conditions else []
+            for head, tail in selected_members.find_matching_keyword_splits():
+                head_conditions.append(keyword.head_condition(head, integrations))
+                counts = await count([[*part, *others, head_conditions[-1]] for part in parts])
+                counts_by_tail.append((tail, counts))
         conditions = [granted_condition(request.grants), *request.conditions]
         if keyword is not None and not request.negated:
-            conditions += _any_match_condition([*whole, *ends], pools, everyone)
+            conditions += _any_match_condition(
+                [*whole_device_conditions, *head_conditions], selected_members, all_counts
+            )
         all_match = keyword is None and not excluded
-        devices = DeviceSelection(tenant, request.grants, conditions, member_sets, pools, all_match)
-        sizes = pools.count_by_group(DeviceCountsByMatch(everyone, matching, ending))
+        devices = DeviceSelection(
+            tenant, request.grants, conditions, member_sets, selected_members, all_match
+        )
+        sizes = selected_members.count_by_group(
+            DeviceCountsByMatch(all_counts, whole_device_counts, counts_by_tail)
+        )
         return CountedSearch(request.order, listed, devices, sizes, may_be_outdated=not fresh)
 
     async def _count_devices_by_member_set(
@@ -353,10 +357,12 @@ def _split_disjoint(
 
 
 def _any_match_condition(
-    conditions: list[Condition], pools: SelectedMembers, counts: Mapping[MemberSetKey, int]
+    conditions: list[Condition],
+    selected_members: SelectedMembers,
+    counts: Mapping[MemberSetKey, int],
 ) -> list[Condition]:
     """Return the condition of devices with an entity that the keyword matches."""
-    matching = pools.find_matching_member_sets()
+    matching = selected_members.find_matching_member_sets()
     if len(matching) > MAX_NAMED_MEMBER_SETS or matching == counts.keys():
         return []
     either = [*conditions, *([member_sets_condition(matching)] if matching else [])]

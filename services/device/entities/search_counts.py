@@ -33,7 +33,7 @@ class DeviceCountsByMatch:
     """All visible devices."""
     matching: DeviceCountByMemberSet = field(default_factory=dict)
     """Devices all of whose entities the keyword matches."""
-    ending: Sequence[tuple[str, DeviceCountByMemberSet]] = ()
+    counts_by_tail: Sequence[tuple[str, DeviceCountByMemberSet]] = ()
     """Pairs `(tail, counts)` for splits of the keyword into head and tail: other devices whose keys
     end with the head."""
 
@@ -41,8 +41,8 @@ class DeviceCountsByMatch:
 class SelectedMembers:
     """The members that a search selects of each member set, in groups and in order.
 
-    With `negated`, members that the keyword does not match are selected. Entities in `excluded_ids`
-    are excluded.
+    With `negated`, members that the keyword does not match are selected. The entities `excluded` do
+    not match.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class SelectedMembers:
         keyword: Keyword | None,
         *,
         negated: bool = False,
-        excluded_ids: Sequence[Entity] = (),
+        excluded: Sequence[Entity] = (),
     ) -> None:
         self._keyword = keyword
         self._negated = negated
-        self._without = {entity.id for entity in excluded_ids}
-        self._excluded_counts = Counter(order.group_key(entity.member) for entity in excluded_ids)
+        self._excluded_ids = {entity.id for entity in excluded}
+        self._excluded_counts = Counter(order.group_key(entity.member) for entity in excluded)
         self._matching_numbers = {
             key: {member.number for member in members if keyword and keyword.matches_member(member)}
             for key, members in selected.items()
@@ -65,11 +65,11 @@ class SelectedMembers:
         groups: dict[GroupKey, dict[MemberSetKey, list[Member]]] = {}
         for key, members in selected.items():
             for member in members:
-                pools = groups.setdefault(order.group_key(member), {})
-                pools.setdefault(key, []).append(member)
+                members_by_set = groups.setdefault(order.group_key(member), {})
+                members_by_set.setdefault(key, []).append(member)
         self.groups: dict[GroupKey, dict[MemberSetKey, list[Member]]] = {
-            group: {key: order.sorted_members(members) for key, members in pools.items()}
-            for group, pools in groups.items()
+            group: {key: order.sorted_members(members) for key, members in members_by_set.items()}
+            for group, members_by_set in groups.items()
         }
 
     def count_by_group(self, counts: DeviceCountsByMatch) -> Counter[GroupKey]:
@@ -78,27 +78,27 @@ class SelectedMembers:
             {
                 group: sum(
                     self._count_devices(key, member, counts)
-                    for key, members in pools.items()
+                    for key, members in members_by_set.items()
                     for member in members
                 )
                 - self._excluded_counts[group]
-                for group, pools in self.groups.items()
+                for group, members_by_set in self.groups.items()
             }
         )
 
     def _count_devices(self, key: MemberSetKey, member: Member, counts: DeviceCountsByMatch) -> int:
         """Return the number of devices of a member set on which a member matches."""
-        everyone, keyword = counts.all.get(key, 0), self._keyword
+        device_count, keyword = counts.all.get(key, 0), self._keyword
         if keyword is None:
-            return everyone
-        matching = everyone
+            return device_count
+        matching = device_count
         if member.number not in self._matching_numbers[key]:
             matching = counts.matching.get(key, 0) + sum(
                 tail_counts.get(key, 0)
-                for tail, tail_counts in counts.ending
+                for tail, tail_counts in counts.counts_by_tail
                 if keyword.matches_tail(member, tail)
             )
-        return everyone - matching if self._negated else matching
+        return device_count - matching if self._negated else matching
 
     def find_matching_member_sets(self) -> set[MemberSetKey]:
         """Return the member sets with members that match on every device."""
@@ -109,7 +109,10 @@ class SelectedMembers:
         if self._keyword is None:
             return []
         members = [
-            member for pools in self.groups.values() for some in pools.values() for member in some
+            member
+            for members_by_set in self.groups.values()
+            for members in members_by_set.values()
+            for member in members
         ]
         return [
             (head, tail)
@@ -125,16 +128,20 @@ class SelectedMembers:
         keyword = self._keyword
         if keyword is not None and members:
             numbers = self._matching_numbers[key]
-            whole = keyword.matches_thing(thing)
+            thing_matches = keyword.matches_thing(thing)
             members = [
                 member
                 for member in members
-                if (whole or member.number in numbers or keyword.matches_across(thing, member))
+                if (
+                    thing_matches
+                    or member.number in numbers
+                    or keyword.matches_across(thing, member)
+                )
                 != self._negated
             ]
-        if not self._without:
+        if not self._excluded_ids:
             return members
-        return [member for member in members if Entity(thing, member).id not in self._without]
+        return [member for member in members if Entity(thing, member).id not in self._excluded_ids]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +180,7 @@ class EntityLister:
         self._request = request
         self._grants = request.grants
         self._customized = request.customized
-        self._customs = request.principal.may(Function.ENTITY_CUSTOM_VIEW)
+        self._lists_custom_entities = request.principal.may(Function.ENTITY_CUSTOM_VIEW)
 
     async def list_entities(self) -> list[Entity]:
         """Return the entities of the requested ids, or all entities to be listed."""
@@ -225,7 +232,7 @@ class EntityLister:
         grants = self._grants.resources
         custom = {"integration": SYSTEM_INTEGRATION}
         visible_conditions: list[dict[str, Any]] = []
-        if self._customized is not False and self._customs:
+        if self._customized is not False and self._lists_custom_entities:
             visible_conditions.append(custom)
         if not self._customized and self._grants.everything:
             visible_conditions.append({"integration": {"$ne": SYSTEM_INTEGRATION}})
@@ -249,13 +256,15 @@ class EntityLister:
             for member in request.select_members(thing.members)
             if request.keyword is None
             or matches_entity(request.keyword, thing, member) != request.negated
-            if self._is_visible(Entity(thing, member))
+            if self._is_listed(Entity(thing, member))
         ]
 
-    def _is_visible(self, entity: Entity) -> bool:
+    def _is_listed(self, entity: Entity) -> bool:
         """Return whether the search lists the entity.
 
         Every user may see custom entities, but only a user with the function `entity_custom.view`
         finds them in searches.
         """
-        return self._customs if entity.is_custom else entity.is_visible_to(self._grants)
+        return (
+            self._lists_custom_entities if entity.is_custom else entity.is_visible_to(self._grants)
+        )

@@ -32,7 +32,7 @@ class DeviceSelection:
     grants: Grants
     conditions: list[Condition]
     member_sets: Mapping[MemberSetKey, MemberSet]
-    pools: SelectedMembers
+    selected_members: SelectedMembers
     all_match: bool
     """Whether all selected members of each device match: there is no keyword."""
 
@@ -59,7 +59,7 @@ class CountedSearch:
 
 
 async def read_page(
-    lists: DeviceQueries, result: CountedSearch, skip: int, limit: int
+    queries: DeviceQueries, result: CountedSearch, skip: int, limit: int
 ) -> list[Entity]:
     """Return up to `limit` entities after the first `skip`.
 
@@ -76,7 +76,9 @@ async def read_page(
         if skip >= size:
             skip -= size
             continue
-        entities += await _GroupReader(lists, result, group).read(rows, skip, limit - len(entities))
+        entities += await _GroupReader(queries, result, group).read(
+            rows, skip, limit - len(entities)
+        )
         if len(entities) == limit:
             break
         skip = 0
@@ -88,11 +90,11 @@ async def read_page(
 class _GroupReader:
     """Reads one group of a search."""
 
-    def __init__(self, lists: DeviceQueries, result: CountedSearch, group: GroupKey) -> None:
-        self._queries, self._group = lists, group
+    def __init__(self, queries: DeviceQueries, result: CountedSearch, group: GroupKey) -> None:
+        self._queries, self._group = queries, group
         self._order, self._devices = result.order, result.devices
         self._may_be_outdated = result.may_be_outdated
-        self._pools = result.devices.pools.groups.get(group, {})
+        self._members_by_set = result.devices.selected_members.groups.get(group, {})
 
     async def read(self, listed: Sequence[Entity], skip: int, limit: int) -> list[Entity]:
         """Return up to `limit` entities after the first `skip`."""
@@ -116,14 +118,14 @@ class _GroupReader:
 
         When all devices have equally many entities, MongoDB skips whole devices.
         """
-        if not self._pools:
+        if not self._members_by_set:
             return None, skip
-        member_sets = self._pools.keys()
+        member_sets = self._members_by_set.keys()
         conditions, only_these = list(self._devices.conditions), True
         if member_sets != self._devices.member_sets.keys():
             only_these = len(member_sets) <= MAX_NAMED_MEMBER_SETS
             conditions += [member_sets_condition(member_sets)] if only_these else []
-        sizes = {len(members) for members in self._pools.values()}
+        sizes = {len(members) for members in self._members_by_set.values()}
         passed = 0
         expected = (skip + limit) // min(sizes) + 1
         if self._order.is_by_integration:
@@ -172,16 +174,20 @@ class _GroupReader:
         self, listed: Sequence[ThingMembers], walk: DeviceIterator | None
     ) -> AsyncGenerator[ThingMembers, None]:
         """Yield listed things and devices in one order."""
-        place, is_descending, at = self._order.sort_key, self._order.is_descending, 0
+        sort_key, is_descending = self._order.sort_key, self._order.is_descending
+        next_listed = 0
         if walk is not None:
             async with aclosing(self._iterate_devices(walk)) as rows:
                 async for row in rows:
-                    here = place(row[0])
-                    while at < len(listed) and (place(listed[at][0]) > here) == is_descending:
-                        yield listed[at]
-                        at += 1
+                    device_key = sort_key(row[0])
+                    while (
+                        next_listed < len(listed)
+                        and (sort_key(listed[next_listed][0]) > device_key) == is_descending
+                    ):
+                        yield listed[next_listed]
+                        next_listed += 1
                     yield row
-        for row in listed[at:]:
+        for row in listed[next_listed:]:
             yield row
 
     async def _iterate_devices(self, walk: DeviceIterator) -> AsyncGenerator[ThingMembers, None]:
@@ -192,10 +198,10 @@ class _GroupReader:
                 key = device.member_set_key
                 if self._may_be_outdated and key not in devices.member_sets:
                     raise OutdatedCounts
-                if key not in self._pools:
+                if key not in self._members_by_set:
                     continue
                 thing = thing_from_device(device, devices.member_sets[key])
-                members = devices.pools.matching_members(self._group, key, thing)
+                members = devices.selected_members.matching_members(self._group, key, thing)
                 if members:
                     yield thing, members
 

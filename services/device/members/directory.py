@@ -101,8 +101,8 @@ class MemberSetDirectory:
             else:
                 members_by_shape[shape] = cached
         if missing:
-            for name, paths in (await self._shapes.read(missing)).items():
-                members_by_shape[name] = members = shape_members(paths)
+            for name, identifiers_by_integration in (await self._shapes.read(missing)).items():
+                members_by_shape[name] = members = shape_members(identifiers_by_integration)
                 self._cache((GENERIC_MODEL, "", name), members)
         return members_by_shape
 
@@ -161,17 +161,18 @@ class EntityDirectory:
         self, tenant: str, parts: Mapping[str, KeyParts], *, load_things: bool = False
     ) -> dict[str, Entity]:
         """Return entities like `find_by_keys`, for keys that are split already."""
-        paths_by_kind: dict[bool, dict[str, set[str]]] = {
+        identifiers: dict[bool, dict[str, set[str]]] = {
             True: defaultdict(set),
             False: defaultdict(set),
         }
+        """By whether the thing is a device, then by integration."""
         for split in parts.values():
             identifier, _ = _split_identifier_and_path(split)
-            paths_by_kind[split.device is not None][split.integration].add(identifier)
+            identifiers[split.device is not None][split.integration].add(identifier)
         things = {
-            True: await self._find_devices(tenant, paths_by_kind[True], load_things=load_things),
+            True: await self._find_devices(tenant, identifiers[True], load_things=load_things),
             False: await self._find_non_device_things(
-                tenant, paths_by_kind[False], load_things=load_things
+                tenant, identifiers[False], load_things=load_things
             ),
         }
         entities: dict[str, Entity] = {}
@@ -211,11 +212,11 @@ class EntityDirectory:
         ]
 
     async def _find_devices(
-        self, tenant: str, paths: dict[str, set[str]], *, load_things: bool
+        self, tenant: str, identifiers_by_integration: dict[str, set[str]], *, load_things: bool
     ) -> ThingsByIdentifier:
         devices: list[ListedDevice] = []
         loaded: list[Thing] = []
-        for integration, identifiers in paths.items():
+        for integration, identifiers in identifiers_by_integration.items():
             if load_things:
                 whole = await self._devices.find_by_identifiers(tenant, integration, identifiers)
                 devices += whole
@@ -228,10 +229,10 @@ class EntityDirectory:
         return {(thing.integration, thing.identifier): thing for thing in things}
 
     async def _find_non_device_things(
-        self, tenant: str, paths: dict[str, set[str]], *, load_things: bool
+        self, tenant: str, identifiers_by_integration: dict[str, set[str]], *, load_things: bool
     ) -> ThingsByIdentifier:
         documents: list[Document] = []
-        for integration, identifiers in paths.items():
+        for integration, identifiers in identifiers_by_integration.items():
             query = identifier_condition(tenant, integration, identifiers)
             documents += await self._things.store.find(query)
         return {

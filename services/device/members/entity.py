@@ -56,7 +56,7 @@ _COMMON_MEMBER_SPECS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
 
 COMMON_MEMBERS = MemberSet(
     Member(
-        number=MAX_MEMBER_NUMBER - place,
+        number=MAX_MEMBER_NUMBER - index,
         path=path,
         type="PROPERTY",
         name=name,
@@ -65,7 +65,7 @@ COMMON_MEMBERS = MemberSet(
         attribute=attribute,
         parent=path.partition(".")[0] if "." in path else None,
     )
-    for place, (path, name, value_type, attribute) in enumerate(_COMMON_MEMBER_SPECS)
+    for index, (path, name, value_type, attribute) in enumerate(_COMMON_MEMBER_SPECS)
 )
 
 MAX_PROPERTIES, MAX_SERVICES = 10, 5
@@ -93,8 +93,8 @@ def select_important_members(members: MemberSet) -> tuple[Member, ...]:
     services = (member for member in top if member.type == "SERVICE")
     chosen = [*islice(values, MAX_PROPERTIES), *islice(services, MAX_SERVICES)]
     return tuple(
-        msgspec.structs.replace(member, attribute={**member.attribute, "important": place})
-        for place, member in enumerate(chosen, 1)
+        msgspec.structs.replace(member, attribute={**member.attribute, "important": position})
+        for position, member in enumerate(chosen, 1)
     )
 
 

@@ -148,16 +148,19 @@ def _list_declared(document: TslDocument) -> Iterator[Member]:
 
 
 def _filter_entries_with_entity(
-    entries: Sequence[PropertyOrParamSpec], owner: str = ""
+    entries: Sequence[PropertyOrParamSpec], parent_id: str = ""
 ) -> Iterator[Any]:
-    """Yield the entries that have an entity: not an inner STRUCT, and not inside an ARRAY."""
+    """Yield the entries that have an entity: not an inner STRUCT, and not inside an ARRAY.
+
+    `parent_id` is the id of the event or service whose parameters `entries` are.
+    """
     arrays = {entry.id for entry in entries if entry.data_spec.data_type == "ARRAY"}
     for entry in entries:
         parts = entry.id.split(".")
-        above = {".".join(parts[:end]) for end in range(1, len(parts))}
-        top = not above - {owner}
-        inner = entry.data_spec.data_type == "STRUCT" and (owner or not top)
-        if not inner and arrays.isdisjoint(above):
+        ancestors = {".".join(parts[:end]) for end in range(1, len(parts))}
+        is_top_level = not ancestors - {parent_id}
+        is_inner_struct = entry.data_spec.data_type == "STRUCT" and (parent_id or not is_top_level)
+        if not is_inner_struct and arrays.isdisjoint(ancestors):
             yield entry
 
 
@@ -165,12 +168,12 @@ def _effective_access_modes(entries: Sequence[PropertySpec]) -> dict[str, str]:
     """Return access modes by id; members of a write-only member are write-only."""
     access_modes: dict[str, str] = {}
     for entry in sorted(entries, key=lambda entry: entry.id.count(".")):
-        above = access_modes.get(entry.id.rpartition(".")[0])
-        access_modes[entry.id] = "W" if above == "W" else entry.access_mode
+        parent_mode = access_modes.get(entry.id.rpartition(".")[0])
+        access_modes[entry.id] = "W" if parent_mode == "W" else entry.access_mode
     for entry in sorted(entries, key=lambda entry: -entry.id.count(".")):
-        owner, _, key = entry.id.rpartition(".")
+        array_path, _, key = entry.id.rpartition(".")
         if key == ITEM_KEY and access_modes[entry.id] == "W":
-            access_modes[owner] = "W"
+            access_modes[array_path] = "W"
     return access_modes
 
 
@@ -216,16 +219,16 @@ def _event_or_service_member(
 
 
 def _parameter_members(
-    kind: EntityType, owner: str, path: str, params: Sequence[ParamSpec]
+    kind: EntityType, parent_id: str, path: str, params: Sequence[ParamSpec]
 ) -> Iterator[Member]:
-    for entry in _filter_entries_with_entity(params, owner):
+    for entry in _filter_entries_with_entity(params, parent_id):
         attribute = value_attribute(entry.data_spec)
         rules = entry.data_spec.validator
         if kind == "SERVICE" and not (rules and rules.required):
             attribute["optional"] = True
         yield Member(
             number=0,
-            path=path + entry.id.removeprefix(owner),
+            path=path + entry.id.removeprefix(parent_id),
             type=kind,
             name=entry.name or entry.id.rpartition(".")[2],
             value_type=select_value_type(entry.data_spec),
