@@ -59,12 +59,12 @@ def build_app(
     accounts, changes, rpc = core.accounts, core.changes, core.rpc_server
 
     callout = construct_callout(core)
-    people = UserService(changes, accounts, core.hashes)
-    account = AccountService(changes, accounts, core.hashes, people, core.throttle)
+    user_service = UserService(changes, accounts, core.hashes)
+    account_service = AccountService(changes, accounts, core.hashes, user_service, core.throttle)
     user_handlers = users.UserHandlerDependencies(
-        accounts=account,
+        account_service=account_service,
         directory=UserDirectory(accounts, DeviceClient(core.rpc)),
-        people=people,
+        user_service=user_service,
         sessions=OwnSessions(changes, core.user_tokens),
     )
     role_handlers = roles.RoleHandlerDependencies(RoleService(changes, accounts))
@@ -86,7 +86,7 @@ def build_app(
     )
     tenant_service = TenantService(changes, accounts)
 
-    offer_users(rpc, account)
+    offer_users(rpc, account_service)
     offer_tenants(rpc, tenant_service, limits)
     offer_applications(rpc, application_handlers.applications)
     offer_integration_logins(rpc, IntegrationLoginService(core.integrations, changes))

@@ -202,13 +202,13 @@ class RoleListings:
         )
         hidden = set() if granted else set(granted_ids)
         chosen = _sort_rows([each for each in dashboards if each.id not in hidden], order)
-        people = await self._find_creators(caller, chosen)
+        creators = await self._find_creators(caller, chosen)
         return [
             RoleDashboard(
                 dashboard_id=str(each.id),
                 dashboard_name=each.name,
                 created_at=str(each.created_at),
-                **_creator_fields(each.user_id, people),
+                **_creator_fields(each.user_id, creators),
             )
             for each in chosen
         ]
@@ -277,7 +277,7 @@ class RoleListings:
         ids = sorted({device.integration for device in devices.devices})
         described = await self.owners.list_integrations(request.tenant, ids) if ids else []
         names = {integration.id: integration.name for integration in described}
-        people = await self._find_creators(caller, devices.devices)
+        creators = await self._find_creators(caller, devices.devices)
         rows = [
             (
                 device,
@@ -287,7 +287,7 @@ class RoleListings:
                     "created_at": str(device.created_at),
                     "integration_id": device.integration,
                     "integration_name": names.get(device.integration, device.integration),
-                    **_creator_fields(device.user_id, people),
+                    **_creator_fields(device.user_id, creators),
                 },
             )
             for device in devices.devices
@@ -302,13 +302,13 @@ class RoleListings:
 
 
 def _creator_fields(
-    user_id: int | None, people: Mapping[int, UserSummary]
+    user_id: int | None, creators: Mapping[int, UserSummary]
 ) -> dict[str, str | None]:
-    person = people.get(user_id or 0)
+    creator = creators.get(user_id or 0)
     return {
         "user_id": None if user_id is None else str(user_id),
-        "user_email": person.email if person else None,
-        "user_nickname": person.nickname if person else None,
+        "user_email": creator.email if creator else None,
+        "user_nickname": creator.nickname if creator else None,
     }
 
 

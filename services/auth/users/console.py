@@ -45,9 +45,9 @@ OwnSessionsDependency = NamedDependency[OwnSessions]
 class UserHandlerDependencies:
     """Dependencies of the operations on users."""
 
-    accounts: AccountService
+    account_service: AccountService
     directory: UserDirectory
-    people: UserService
+    user_service: UserService
     sessions: OwnSessions
 
 
@@ -61,21 +61,21 @@ class TenantHeaderOperation(Operation):
 
 @post("/register", operation_class=TenantHeaderOperation, security=[{}], waits=True)
 async def register_user(
-    request: HttpRequest, accounts: AccountServiceDependency, data: JSONBody[RegisterUser]
+    request: HttpRequest, account_service: AccountServiceDependency, data: JSONBody[RegisterUser]
 ) -> None:
     """Register a tenant's first user, its super-admin. Afterwards it returns 403."""
     address = get_address(request)
     tenant = read_tenant_header(request) or DEFAULT_TENANT
-    await accounts.register_first_user(tenant, data, address, get_request_id(request))
+    await account_service.register_first_user(tenant, data, address, get_request_id(request))
 
 
 @get("/status", operation_class=TenantHeaderOperation, security=[{}])
 async def get_tenant_status(
-    request: HttpRequest, accounts: AccountServiceDependency
+    request: HttpRequest, account_service: AccountServiceDependency
 ) -> TenantStatus:
     """Get whether a tenant has its first user."""
     tenant = read_tenant_header(request) or DEFAULT_TENANT
-    return TenantStatus(init=await accounts.has_users(tenant))
+    return TenantStatus(init=await account_service.has_users(tenant))
 
 
 @get(guards=[users])
@@ -88,10 +88,12 @@ async def get_current_user(
 
 @put("/password", guards=[users], waits=True)
 async def change_own_password(
-    caller: RequestCaller, accounts: AccountServiceDependency, data: JSONBody[ChangeOwnPassword]
+    caller: RequestCaller,
+    account_service: AccountServiceDependency,
+    data: JSONBody[ChangeOwnPassword],
 ) -> None:
     """Change the caller's password and revoke all tokens of the caller immediately."""
-    await accounts.change_password(caller, data.old_password, data.new_password)
+    await account_service.change_password(caller, data.old_password, data.new_password)
 
 
 @get("/sessions", guards=[users])
@@ -133,55 +135,61 @@ async def search_users(
     waits=True,
 )
 async def create_user(
-    caller: RequestCaller, people: UserServiceDependency, data: JSONBody[RegisterUser]
+    caller: RequestCaller, user_service: UserServiceDependency, data: JSONBody[RegisterUser]
 ) -> None:
     """Add a user without roles."""
-    await people.create(caller, data)
+    await user_service.create(caller, data)
 
 
 @put("/members/{user_id:str}", guards=[super_admins])
 async def update_user(
-    caller: RequestCaller, people: UserServiceDependency, user_id: PathId, data: JSONBody[EditUser]
+    caller: RequestCaller,
+    user_service: UserServiceDependency,
+    user_id: PathId,
+    data: JSONBody[EditUser],
 ) -> None:
     """Change a user's email address and nickname."""
-    await people.update(caller, user_id, data)
+    await user_service.update(caller, user_id, data)
 
 
 @put("/members/{user_id:str}/change-password", guards=[super_admins], waits=True)
 async def set_user_password(
     caller: RequestCaller,
-    people: UserServiceDependency,
+    user_service: UserServiceDependency,
     user_id: PathId,
     data: JSONBody[ChangePassword],
 ) -> None:
     """Set a user's password and revoke the user's tokens immediately."""
-    await people.set_password(caller, user_id, data.password)
+    await user_service.set_password(caller, user_id, data.password)
 
 
 @put("/members/{user_id:str}/status", guards=[super_admins])
 async def set_user_status(
-    caller: RequestCaller, people: UserServiceDependency, user_id: PathId, data: JSONBody[SetStatus]
+    caller: RequestCaller,
+    user_service: UserServiceDependency,
+    user_id: PathId,
+    data: JSONBody[SetStatus],
 ) -> None:
     """Enable a user, or disable it and revoke its tokens immediately."""
-    await people.set_enabled(caller, user_id, enabled=data.enabled)
+    await user_service.set_enabled(caller, user_id, enabled=data.enabled)
 
 
 @delete("/members/{user_id:str}", guards=[super_admins])
 async def delete_user(
-    caller: RequestCaller, people: UserServiceDependency, user_id: PathId
+    caller: RequestCaller, user_service: UserServiceDependency, user_id: PathId
 ) -> dict[str, str]:
     """Delete a user and revoke its tokens immediately."""
-    if not await people.delete(caller, [user_id], "user_id"):
+    if not await user_service.delete(caller, [user_id], "user_id"):
         raise user_not_found_error(user_id)
     return {}
 
 
 @post("/batch-delete", guards=[super_admins])
 async def delete_users(
-    caller: RequestCaller, people: UserServiceDependency, data: JSONBody[DeleteUsers]
+    caller: RequestCaller, user_service: UserServiceDependency, data: JSONBody[DeleteUsers]
 ) -> dict[str, str]:
     """Delete users and revoke their tokens immediately. Unknown ids are ignored."""
-    await people.delete(caller, distinct_ids(data.user_id_list))
+    await user_service.delete(caller, distinct_ids(data.user_id_list))
     return {}
 
 

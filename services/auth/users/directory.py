@@ -84,11 +84,11 @@ class UserDirectory:
             return True
         if isinstance(resource, str):
             return False
-        owners = await self._find_parent_resources(tenant, kind, resource)
-        return CUSTOM_ENTITY_INTEGRATION in owners or any(
+        parents = await self._find_parent_resources(tenant, kind, resource)
+        return CUSTOM_ENTITY_INTEGRATION in parents or any(
             [
-                await self.accounts.grants.is_granted(tenant, user.roles, owner.type, owner.id)
-                for owner in owners
+                await self.accounts.grants.is_granted(tenant, user.roles, parent.type, parent.id)
+                for parent in parents
             ]
         )
 
@@ -98,15 +98,15 @@ class UserDirectory:
         """Return the integration, group and device that the resource belongs to."""
         if kind is ResourceType.DEVICE:
             described = await self.devices.describe_devices(tenant, [number])
-            return [owner for device in described for owner in _list_parent_resources(device)]
+            return [parent for device in described for parent in _list_parent_resources(device)]
         if kind is not ResourceType.ENTITY:
             return []
         entities = await self.devices.resolve(tenant, ids=[number])
-        owners = [owner for entity in entities for owner in _list_parent_resources(entity)]
-        owners += [
+        parents = [parent for entity in entities for parent in _list_parent_resources(entity)]
+        parents += [
             Resource(ResourceType.DEVICE, entity.thing_id) for entity in entities if entity.device
         ]
-        return owners
+        return parents
 
     async def _get_user(self, tenant: str, user_id: int) -> StoredUser:
         user = await self.accounts.users.get(tenant, user_id)
@@ -135,10 +135,10 @@ class UserDirectory:
 
 
 def _list_parent_resources(resource: DescribedDevice | ResolvedEntity) -> list[Resource]:
-    owners = [Resource(ResourceType.INTEGRATION, resource.integration)]
+    parents = [Resource(ResourceType.INTEGRATION, resource.integration)]
     if resource.group is not None:
-        owners.append(Resource(ResourceType.DEVICE_GROUP, resource.group))
-    return owners
+        parents.append(Resource(ResourceType.DEVICE_GROUP, resource.group))
+    return parents
 
 
 def _user_response(user: StoredUser, roles: RolesById) -> UserResponse:

@@ -115,7 +115,7 @@ def wire_registry(
         remover=remover,
         grants_rpc=grants_rpc,
         rpc=clients.rpc,
-        people=UserNames(clients.rpc),
+        user_names=UserNames(clients.rpc),
     )
     adder = DeviceAdder(
         integrations=integrations,

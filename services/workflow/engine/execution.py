@@ -37,7 +37,7 @@ RUN_TIMEOUT_REASON = "the run took longer than {:g} s"
 class _ArrivedOutput(msgspec.Struct, frozen=True):
     """An output that has arrived along an edge."""
 
-    place: int
+    position: int
     output: Any
     text: str | None
     source: str
@@ -99,7 +99,7 @@ class OpenEdges:
         if len(arrived) == 1:
             only = arrived[0]
             return [ReadyNode(node, only.output, only.text, only.source)]
-        arrived.sort(key=lambda arrival: arrival.place)
+        arrived.sort(key=lambda arrival: arrival.position)
         last = arrived[-1]
         body = merge_outputs([arrival.output for arrival in arrived])
         return [ReadyNode(node, body, self._render(body), last.source)]
@@ -144,7 +144,7 @@ class Execution:
     run: Run
     limits: EngineLimits
     mark_unrepeatable: MarkUnrepeatable
-    turn: AcquireRequestSlot = nullcontext
+    acquire_request_slot: AcquireRequestSlot = nullcontext
     dry_run: bool = False
 
     def __post_init__(self) -> None:
@@ -156,7 +156,7 @@ class Execution:
         self._notes: dict[str, list[str]] = {}
         self._clock = asyncio.get_running_loop().time
         self._deadline = 0.0
-        self._sealed = False
+        self._has_unrepeatable_step = False
         self._is_traced = bool(current_trace())
         self._answered = False
 
@@ -242,9 +242,9 @@ class Execution:
         if now >= self._deadline:
             raise NodeFailed(RUN_TIMEOUT_REASON.format(self.limits.run_seconds))
         step = cast("Step[Any]", node.type)  # a plan has only one entry
-        if not (step.repeatable or self._sealed or self.dry_run):
+        if not (step.repeatable or self._has_unrepeatable_step or self.dry_run):
             await self.mark_unrepeatable(run)
-            self._sealed = True
+            self._has_unrepeatable_step = True
         context = NodeContext(
             tenant=run.tenant,
             flow_id=run.flow_id or None,
@@ -260,8 +260,9 @@ class Execution:
         )
         if node.instant:
             return await step.run(context, node.parameters, body)
-        turn = self.turn if step.group is PaletteGroup.EXTERNAL else nullcontext
-        async with asyncio.timeout_at(context.deadline), turn():
+        is_external = step.group is PaletteGroup.EXTERNAL
+        acquire_slot = self.acquire_request_slot if is_external else nullcontext
+        async with asyncio.timeout_at(context.deadline), acquire_slot():
             return await step.run(context, node.parameters, body)
 
     def _describe_timeout(self, seconds: float) -> str:

@@ -79,10 +79,10 @@ class RunQueue:
             description="Waiting runs of flows, by tenant",
         )
 
-    def find_reached_limit(self, share: QueuePlaces) -> str:
+    def find_reached_limit(self, places: QueuePlaces) -> str:
         """Return the name of the limit that a run would exceed (see `Limits`), or ""."""
-        (tenant, _), number = share
-        if self._waiting[share.owner] + number > self._limits_of(tenant).each_waiting_runs:
+        (tenant, _), number = places
+        if self._waiting[places.owner] + number > self._limits_of(tenant).each_waiting_runs:
             return "eachWaitingRuns"
         return "" if number <= self._count_free_places(tenant) else "waitingRuns"
 
@@ -94,20 +94,20 @@ class RunQueue:
         """Return the places left for a tenant, which may use as many as remain free."""
         return min(self._limits_of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
-    def add_if_room(self, share: QueuePlaces) -> None:
+    def add_if_room(self, places: QueuePlaces) -> None:
         """Add a waiting run; raise `QueueFull` if a limit is reached."""
-        limit = self.find_reached_limit(share)
+        limit = self.find_reached_limit(places)
         if limit:
             raise QueueFull(limit)
-        self.add(share)
+        self.add(places)
 
-    def add(self, share: QueuePlaces) -> None:
+    def add(self, places: QueuePlaces) -> None:
         """Add a waiting run that must be executed in any case."""
-        self._change_waiting(share.owner, share.number)
+        self._change_waiting(places.owner, places.number)
 
-    def remove(self, share: QueuePlaces) -> None:
+    def remove(self, places: QueuePlaces) -> None:
         """Remove a run that does not wait any more."""
-        self._change_waiting(share.owner, -share.number)
+        self._change_waiting(places.owner, -places.number)
 
     def _change_waiting(self, owner: FlowOwner, number: int) -> None:
         self._free -= number
@@ -118,21 +118,21 @@ class RunQueue:
                 del self._waiting[key]
 
     async def run(
-        self, share: QueuePlaces, job: Callable[[], Awaitable[object]], *, quick: bool = False
+        self, places: QueuePlaces, job: Callable[[], Awaitable[object]], *, quick: bool = False
     ) -> None:
         """Wait for a slot, then execute `job`; the run occupies no places meanwhile.
 
         After `job`, the run occupies its places again until its result is recorded and the caller
         calls `remove`. A `quick` run, whose nodes wait only for stores, has slots of its own.
         """
-        tenant, flow_id = share.owner
+        tenant, flow_id = places.owner
         slots = self._quick if quick else self._slots
         began = await slots.acquire(tenant, sub=flow_id)
-        self.remove(share)
+        self.remove(places)
         try:
             await job()
         finally:
-            self.add(share)
+            self.add(places)
             slots.release(tenant, began, sub=flow_id)
 
     def acquire_request_slot(self, owner: FlowOwner) -> AbstractAsyncContextManager[None]:

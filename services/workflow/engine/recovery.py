@@ -39,7 +39,7 @@ class ReplicaRegistry:
 
     def __init__(self, database: Database, replica: str) -> None:
         self._replicas = database["replicas"]
-        self.own = replica
+        self.replica = replica
 
     async def renew_entry(self) -> None:
         """Create or renew the entry of this replica."""
@@ -51,7 +51,7 @@ class ReplicaRegistry:
             }
         }
         await self._replicas.update_one(
-            {"_id": self.own}, [{"$set": {"until": until}}], upsert=True
+            {"_id": self.replica}, [{"$set": {"until": until}}], upsert=True
         )
 
     async def keep_renewing(self) -> None:
@@ -59,7 +59,7 @@ class ReplicaRegistry:
         await repeat(
             self.renew_entry,
             REPLICA_EXPIRY_SECONDS / 3,
-            f"the entry of replica {self.own} was not renewed; retrying",
+            f"the entry of replica {self.replica} was not renewed; retrying",
         )
 
     async def delete_entry(self) -> None:
@@ -68,7 +68,7 @@ class ReplicaRegistry:
         After a failure, they are recovered when the entry expires.
         """
         with suppress(StoreError):
-            await self._replicas.delete_one({"_id": self.own})
+            await self._replicas.delete_one({"_id": self.replica})
 
     async def list_alive(self) -> list[str]:
         """Delete expired entries and return the ids of live replicas.
@@ -111,14 +111,14 @@ class OrphanedRunRecovery:
         self._known = ([], 0.0) if full else (alive, now + IDLE_PERIOD_SECONDS)
 
     async def _restart_or_interrupt(self, run: Run, alive: list[str]) -> None:
-        own_replica = self.replicas.own
+        replica = self.replicas.replica
         if run.tries < MAX_RUN_ATTEMPTS and await self.store.take_over(
-            run, own_replica, alive, restart=True
+            run, replica, alive, restart=True
         ):
             run.tries += 1
             log.info("run %d restarts", run.id)
             self.engine.execute(run)
-        elif await self.store.take_over(run, own_replica, alive, restart=False):
+        elif await self.store.take_over(run, replica, alive, restart=False):
             run.tries += 1
             run.status, run.error = "ERROR", INTERRUPTED_REASON
             await self.log.record_end(run)
@@ -134,14 +134,14 @@ class PendingRunRecovery:
 
     async def recover(self) -> None:
         """Start all pending runs for which the queue has room."""
-        own_replica, full = self.replicas.own, set[str]()
+        replica, full = self.replicas.replica, set[str]()
         started = True
         while started:
             pending = await self.store.list_pending(
-                own_replica, self.engine.list_active_run_ids(), RUNS_PER_BATCH, full
+                replica, self.engine.list_active_run_ids(), RUNS_PER_BATCH, full
             )
             others = (
-                [name for name in await self.replicas.list_alive() if name != own_replica]
+                [name for name in await self.replicas.list_alive() if name != replica]
                 if pending
                 else []
             )
@@ -149,13 +149,13 @@ class PendingRunRecovery:
             full |= {run.tenant for run in pending if not self.engine.has_room_for_run(run)}
             started = len(full) > full_before
             for run in pending:
-                if run.tenant not in full and await self._start_pending(run, own_replica, others):
+                if run.tenant not in full and await self._start_pending(run, replica, others):
                     started = True
 
-    async def _start_pending(self, run: Run, own_replica: str, others: Iterable[str]) -> bool:
+    async def _start_pending(self, run: Run, replica: str, others: Iterable[str]) -> bool:
         if run.id in self.engine.list_active_run_ids():
             return False
-        if not await self.store.take_over(run, own_replica, others, restart=True):
+        if not await self.store.take_over(run, replica, others, restart=True):
             return False
         run.tries += 1
         log.info("pending run %d starts", run.id)

@@ -127,13 +127,13 @@ class Engine:
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
         runs wait.
         """
-        share = _compute_run_places(start.flow, start.entered)
+        places = _compute_run_places(start.flow, start.entered)
         try:
-            self.queue.add_if_room(share)
+            self.queue.add_if_room(places)
         except QueueFull as error:
-            count_rejection(error.limit, share.owner.tenant)
+            count_rejection(error.limit, places.owner.tenant)
             raise
-        runs = await self._record_queued([(start, share)])
+        runs = await self._record_queued([(start, places)])
         if not runs:
             text = f"flow {start.flow.flow_id} has already run for {start.cause.key}"
             raise Conflict(text, field="key")
@@ -151,12 +151,12 @@ class Engine:
         flows = {start.flow.flow_id: start.flow for start in starts if start.is_held}
         quick = {flow_id for flow_id, flow in flows.items() if await self._is_quick(flow)}
         for start in starts:
-            share = _compute_run_places(start.flow, start.entered)
-            if start.identity in self._deferred or self.queue.find_reached_limit(share):
+            places = _compute_run_places(start.flow, start.entered)
+            if start.identity in self._deferred or self.queue.find_reached_limit(places):
                 without_room.append(start)
                 continue
-            self.queue.add(share)
-            queued.append((start, share))
+            self.queue.add(places)
+            queued.append((start, places))
             if start.is_held and start.flow.flow_id in quick:
                 self._deferred.add(start.identity)
         return AdmissionResult(await self._record_queued(queued) if queued else [], without_room)
@@ -188,9 +188,9 @@ class Engine:
         Runs that exist already release their places.
         """
         now, runs = now_ms(), list[Run]()
-        begun: set[int] = set()
+        ids_to_execute: set[int] = set()
         try:
-            for start, share in queued:
+            for start, places in queued:
                 run = Run(
                     id=await self.ids.allocate(),
                     tenant=start.flow.tenant,
@@ -202,16 +202,16 @@ class Engine:
                     recorded=start.identity not in self._deferred,
                 )
                 runs.append(run)
-                self._active[run.id] = share
-            begun = {run.id for run in await self.log.record_unless_deferred(runs)}
+                self._active[run.id] = places
+            ids_to_execute = {run.id for run in await self.log.record_unless_deferred(runs)}
         finally:
             ids = [run.id for run in runs]
-            for run_id, (start, share) in zip_longest(ids, queued):
-                if run_id not in begun:
-                    self.queue.remove(share)
+            for run_id, (start, places) in zip_longest(ids, queued):
+                if run_id not in ids_to_execute:
+                    self.queue.remove(places)
                     self._deferred.discard(start.identity)
                     self._active.pop(run_id, None)
-        return [run for run in runs if run.id in begun]
+        return [run for run in runs if run.id in ids_to_execute]
 
     async def _is_quick(self, flow: DeployedFlow) -> bool:
         """Return whether the flow has only quick nodes, which may all be repeated."""
@@ -223,8 +223,8 @@ class Engine:
     def execute(self, run: Run) -> "asyncio.Task[None]":
         """Execute a recorded run in the background."""
         if run.id not in self._active:
-            share = self._active[run.id] = _compute_run_places(run, run.entered)
-            self.queue.add(share)
+            places = self._active[run.id] = _compute_run_places(run, run.entered)
+            self.queue.add(places)
         # A run of an event continues the trace of the event, and not that of its batch.
         return self.run_in_background(
             self._run_and_record(run), None if run.recorded else Context()
@@ -247,22 +247,22 @@ class Engine:
         self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any] | None = None
     ) -> None:
         """Execute a plan with given `outputs`, and fill in `run`, without a log."""
-        share = QueuePlaces(FlowOwner(run.tenant, run.flow_id))
-        self.queue.add_if_room(share)
+        places = QueuePlaces(FlowOwner(run.tenant, run.flow_id))
+        self.queue.add_if_room(places)
         limits = replace(self.limits, run_seconds=min(self.limits.run_seconds, MAX_TEST_SECONDS))
-        turn = partial(self.queue.acquire_request_slot, share.owner)
+        acquire_request_slot = partial(self.queue.acquire_request_slot, places.owner)
         execution = Execution(
             plan=plan,
             run=run,
             limits=limits,
             mark_unrepeatable=_skip_unrepeatable_mark,
-            turn=turn,
+            acquire_request_slot=acquire_request_slot,
             dry_run=dry_run,
         )
         try:
-            await self.queue.run(share, partial(execution.execute, outputs))
+            await self.queue.run(places, partial(execution.execute, outputs))
         finally:
-            self.queue.remove(share)
+            self.queue.remove(places)
 
     async def drain(self, seconds: float) -> None:
         """Wait up to `seconds` for current runs; then interrupt them for recovery."""
@@ -297,15 +297,15 @@ class Engine:
         except (DesignInvalid, ThingwayError) as error:
             _mark_failed(run, f"the design cannot run: {error}")
             return
-        share = self._active[run.id]
+        places = self._active[run.id]
         execution = Execution(
             plan=plan,
             run=run,
             limits=self.limits,
             mark_unrepeatable=self.log.mark_unrepeatable,
-            turn=partial(self.queue.acquire_request_slot, share.owner),
+            acquire_request_slot=partial(self.queue.acquire_request_slot, places.owner),
         )
-        await self.queue.run(share, execution.execute, quick=plan.quick)
+        await self.queue.run(places, execution.execute, quick=plan.quick)
 
 
 class ExecutionResult(NamedTuple):

@@ -44,7 +44,7 @@ def wire_engine(clients: Clients, *, nodes: NodeTypes, flows: Flows) -> EnginePa
         ReplicaRegistry(database, uuid4().hex),
         IdAllocator(database, "runs", RUN_IDS_PER_ALLOCATION),
     )
-    log = ReplicaRunLog(flows.runs, replicas.own)
+    log = ReplicaRunLog(flows.runs, replicas.replica)
     limits = EngineLimits(
         running=settings.flow_runs,
         waiting=settings.flow_runs_waiting,

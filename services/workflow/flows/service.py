@@ -59,7 +59,7 @@ class FlowService:
     vault: Vault
     deployer: FlowDeployer
     sharing: ResourceTypeGrants
-    people: UserNames
+    user_names: UserNames
     limits: Callable[[str], Limits]
     ids: IdAllocator
 
@@ -71,7 +71,7 @@ class FlowService:
         visible = None if grants.everything else sorted(grants.resources.workflows)
         flows, total = await self.store.search(user.tenant, visible, request)
         authors = sorted({flow.user_id for flow in flows if flow.user_id is not None})
-        names = await self.people.nicknames(user.tenant, authors)
+        names = await self.user_names.nicknames(user.tenant, authors)
         return request.listed([_list_response(flow, names) for flow in flows], total)
 
     async def set_name_and_remark(self, user: Principal, flow_id: int, request: UpdateFlow) -> None:

@@ -53,7 +53,7 @@ def wire_flows(
         vault=vault,
         deployer=deployer,
         sharing=ResourceTypeGrants(clients.rpc, clients.grants, ResourceType.WORKFLOW),
-        people=UserNames(clients.rpc),
+        user_names=UserNames(clients.rpc),
         limits=clients.limits.get,
         ids=IdAllocator(database, "flows", FLOW_IDS_PER_ALLOCATION),
     )

@@ -55,16 +55,18 @@ class ReplicaRunLog:
 
         Runs that are recorded already are left out. Deferred runs are recorded at their end.
         """
-        begun = {run.id for run in await self.record_starts([run for run in runs if run.recorded])}
-        return [run for run in runs if run.id in begun or not run.recorded]
+        recorded_ids = {
+            run.id for run in await self.record_starts([run for run in runs if run.recorded])
+        }
+        return [run for run in runs if run.id in recorded_ids or not run.recorded]
 
     async def record_starts(self, runs: Sequence[Run]) -> list[Run]:
         """Record the start of runs; return those that no replica has recorded before."""
         new = await self._begins.write_all(runs)
-        begun = [run for run, fresh in zip(runs, new, strict=True) if fresh]
-        for run in begun:
+        recorded = [run for run, fresh in zip(runs, new, strict=True) if fresh]
+        for run in recorded:
             run.recorded = True
-        return begun
+        return recorded
 
     async def mark_unrepeatable(self, run: Run) -> None:
         """Record that a run must not be restarted.
@@ -74,7 +76,7 @@ class ReplicaRunLog:
         """
         if not await self._seals.write(run):
             raise Conflict("another replica has taken over this run")
-        run.sealed = True
+        run.has_unrepeatable_step = True
 
     async def record_end(self, run: Run) -> None:
         """Record the end of a run; return after it is stored."""

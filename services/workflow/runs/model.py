@@ -85,7 +85,7 @@ class Run(msgspec.Struct, kw_only=True, rename="camel"):
     """The output of the last finished node: the response of a service call."""
     tries: int = 1
     """Number of attempts; more than 1 after a crash."""
-    sealed: bool = False
+    has_unrepeatable_step: bool = msgspec.field(name="sealed", default=False)
     """Whether an unrepeatable step was started."""
     recorded: bool = True
     """Whether its start is stored. A deferred run is stored only at its end."""

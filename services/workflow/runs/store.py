@@ -3,7 +3,7 @@
 `runs`: `{_id, tenant, flow, version, key, cause, entered, status, startedAt, timeCost, error,
 trace, replica, sealed, tries}`. `entered` and `trace` are JSON. `flow` and `key` are unique
 together, so that one cause starts one run. `replica` executes the run while it is RUNNING. A run
-that is `sealed` has started an unrepeatable step.
+that has `sealed` set has started an unrepeatable step.
 """
 
 from collections.abc import Iterable, Sequence
@@ -85,13 +85,13 @@ class RunStore:
         replica has are left out.
         """
         documents = {run.id: _start_document(run, replica) | _end_fields(run) for run, _ in runs}
-        begun = [run.id for run, _ in runs if run.recorded]
+        recorded_ids = [run.id for run, _ in runs if run.recorded]
 
         async def write_all(session: Session) -> list[Document]:
-            if begun:
-                recorded_runs = _owned_filter({"$in": begun}, replica)
+            if recorded_ids:
+                recorded_runs = _owned_filter({"$in": recorded_ids}, replica)
                 removed = await self._runs.delete_many(recorded_runs, session=session, hint="_id_")
-                if removed.deleted_count < len(begun):
+                if removed.deleted_count < len(recorded_ids):
                     raise _RunsTakenOver
             try:
                 await self._runs.insert_many(documents.values(), session=session)
@@ -244,7 +244,7 @@ def _start_document(run: Run, replica: str) -> Document:
         "startedAt": from_ms(run.started_at),
         "replica": replica,
         "tries": run.tries,
-        **({"sealed": True} if run.sealed else {}),
+        **({"sealed": True} if run.has_unrepeatable_step else {}),
     }
 
 

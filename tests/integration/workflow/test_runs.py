@@ -278,7 +278,7 @@ async def test_runs_of_replicas_that_live_are_left_alone(workflow):
     database = workflow.core.clients.mongo.database
     await ReplicaRegistry(database, "busy").renew_entry()
 
-    assert {"busy", workflow.core.engine.replicas.own} == set(
+    assert {"busy", workflow.core.engine.replicas.replica} == set(
         await workflow.core.engine.replicas.list_alive()
     )
 

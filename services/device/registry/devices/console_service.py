@@ -77,7 +77,7 @@ class UserDevices:
     remover: DeviceRemover
     grants_rpc: GrantsClient
     rpc: RpcClient
-    people: UserNames
+    user_names: UserNames
 
     async def search(
         self, principal: Principal, search: FindDevices
@@ -297,7 +297,7 @@ class UserDevices:
         """Return the nickname of the user who added the device, if any."""
         if device.user_id is None:
             return None
-        names = await self.people.nicknames(device.tenant, [device.user_id])
+        names = await self.user_names.nicknames(device.tenant, [device.user_id])
         return names.get(device.user_id)
 
     async def find_group_names(

@@ -53,7 +53,7 @@ async def test_runs_that_a_replica_leaves_behind_begin_in_another(workflow: Work
     assert (run["status"], run["tries"], run["replica"]) == (
         "SUCCESS",
         2,
-        workflow.core.engine.replicas.own,
+        workflow.core.engine.replicas.replica,
     )
 
 
@@ -99,7 +99,7 @@ async def test_a_replica_that_was_taken_for_dead_does_nothing_a_second_time(work
     store = RunStore(core.clients.mongo, Outbox(core.clients.mongo.database, core.clients.bus))
     assert await store.take_over(run, "other", [], restart=True)
     with pytest.raises(Conflict, match="another replica"):
-        await ReplicaRunLog(store, core.engine.replicas.own).mark_unrepeatable(run)
+        await ReplicaRunLog(store, core.engine.replicas.replica).mark_unrepeatable(run)
     await ReplicaRunLog(store, "other").mark_unrepeatable(run)
     await core.engine.runner.execute(run)
     (found,) = await runs_of(core, [start.flow.flow_id])

@@ -114,8 +114,8 @@ async def test_two_replicas_share_events_and_record_each_once(workflow: Workflow
         runs = await ended(second, [flow_id], 1500)
         assert sorted(entered(run)[f"{key}.t"] for run in runs) == list(range(1500))
         assert {run["replica"] for run in runs} == {
-            workflow.core.engine.replicas.own,
-            second.engine.replicas.own,
+            workflow.core.engine.replicas.replica,
+            second.engine.replicas.replica,
         }
 
 

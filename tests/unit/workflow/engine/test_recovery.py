@@ -27,11 +27,11 @@ class World:
 
     runs: list[Run]
     full: str = "busy"
-    own: str = "me"
+    replica: str = "me"
     begun: list[int] = field(default_factory=list)
 
     async def list_alive(self):
-        return [self.own]
+        return [self.replica]
 
     async def list_orphans(self, alive, most, without):
         return [one for one in self.runs if one.tenant not in without][:most]
