@@ -130,19 +130,23 @@ class AdmissionControl:
         Raises `TooManyRequests` if the user or the tenant has too many; then the socket has none.
         """
         user = subscriber.principal
-        claims = self._slot_limits(user, "websocketKeys")
-        self._keys.release(claims, subscriber.counted_keys)
+        slot_limits = self._slot_limits(user, "websocketKeys")
+        self._keys.release(slot_limits, subscriber.counted_keys)
         subscriber.counted_keys = 0
         if number:
-            acquire_slots(self._keys, claims, user.tenant, RETRY_AFTER_SECONDS, number)
+            acquire_slots(self._keys, slot_limits, user.tenant, RETRY_AFTER_SECONDS, number)
             subscriber.counted_keys = number
 
     def _slot_limits(self, user: Principal, name: str) -> list[SlotLimit]:
         """Return the slot limits of a user and its tenant."""
-        each = f"each{name[0].upper()}{name[1:]}"  # the limit of a single user
+        user_limit_name = f"each{name[0].upper()}{name[1:]}"
         limits = msgspec.to_builtins(self._limits.get(user.tenant))
-        user_claim = (_user_key(user.tenant, user.subject), limits[each], each)
-        return [user_claim, (user.tenant, limits[name], name)]
+        user_limit = (
+            _user_key(user.tenant, user.subject),
+            limits[user_limit_name],
+            user_limit_name,
+        )
+        return [user_limit, (user.tenant, limits[name], name)]
 
     async def measure_usage(self, request: UsageRequest) -> Usage:
         """Return how much a user and its tenant use of each limit."""

@@ -66,7 +66,7 @@ class Audience:
 
     def __init__(self, keys: frozenset[str], ids_by_key: Mapping[str, str]) -> None:
         """`ids_by_key` are the subscribed ids, by the key of the entity."""
-        self.name = keys, frozenset(ids_by_key.items())
+        self.subscription = keys, frozenset(ids_by_key.items())
         self.keys = keys
         self.ids_by_key = ids_by_key
         self.entities = keys.union(ids_by_key) if ids_by_key else keys
@@ -92,8 +92,8 @@ class _TenantSockets:
         self.queued = QueuedBytes(MAX_WAITING_BYTES_PER_TENANT)
         self.audiences: dict[Hashable, Audience] = {}
         self.by_key: dict[str, set[Audience]] = {}
-        self.followers: dict[ChangeFilter, set[Subscriber]] = {}
-        self.known: LruCache[str, None] = LruCache(MAX_REMEMBERED_EVENT_IDS_PER_TENANT)
+        self.subscribers_by_filter: dict[ChangeFilter, set[Subscriber]] = {}
+        self.recent_event_ids: LruCache[str, None] = LruCache(MAX_REMEMBERED_EVENT_IDS_PER_TENANT)
 
 
 class Hub:
@@ -141,13 +141,13 @@ class Hub:
         if before is not None:
             before.members.discard(subscriber)
             if not before.members:
-                del sockets.audiences[before.name]
+                del sockets.audiences[before.subscription]
                 for key in before.entities:
                     _discard_member(sockets.by_key, key, before)
         subscriber.keys = frozenset()
         if keys or ids_by_key:  # audiences share the texts of keys
             audience = Audience(frozenset(map(sys.intern, keys)), ids_by_key)
-            audience = sockets.audiences.setdefault(audience.name, audience)
+            audience = sockets.audiences.setdefault(audience.subscription, audience)
             if not audience.members:
                 for key in audience.entities:
                     sockets.by_key.setdefault(key, set()).add(audience)
@@ -157,12 +157,12 @@ class Hub:
 
     def set_filter(self, subscriber: Subscriber, change_filter: ChangeFilter | None) -> None:
         """Replace the filter of the changes that a socket gets; None ends them."""
-        followers = self._tenants[subscriber.principal.tenant].followers
+        subscribers_by_filter = self._tenants[subscriber.principal.tenant].subscribers_by_filter
         if subscriber.filter is not None:
-            _discard_member(followers, subscriber.filter, subscriber)
+            _discard_member(subscribers_by_filter, subscriber.filter, subscriber)
         subscriber.set_filter(change_filter)
         if change_filter is not None:
-            followers.setdefault(change_filter, set()).add(subscriber)
+            subscribers_by_filter.setdefault(change_filter, set()).add(subscriber)
 
     async def push(self, changes: Sequence[EntityChange], pause: Pause) -> None:
         """Push changes of a tenant to sockets that subscribe to them and may see them.
@@ -175,16 +175,16 @@ class Hub:
             return
         latest: dict[str, tuple[ChangedThing, dict[str, TimedValue]]] = {}
         for change in changes:
-            if change.event_id in sockets.known:
+            if change.event_id in sockets.recent_event_ids:
                 continue
-            sockets.known.put(change.event_id, None)
+            sockets.recent_event_ids.put(change.event_id, None)
             self.mqtt_publisher.collect(change)
             _, values = latest.get(change.thing.key, (None, {}))
             latest[change.thing.key] = change.thing, values
             for key, raw in change.values.items():
                 if key in sockets.by_key:
                     keep_latest(values, key, TimedValue(raw, change.ts))
-            if sockets.followers:
+            if sockets.subscribers_by_filter:
                 await self._push_filtered(sockets, change, pause)
         for thing, values in latest.values():
             await self._push_values(sockets, thing, values, pause)
@@ -212,7 +212,7 @@ class Hub:
         self, sockets: _TenantSockets, change: EntityChange, pause: Pause
     ) -> None:
         encode = partial(EncodedChange.encode, change)
-        for change_filter, members in list(sockets.followers.items()):
+        for change_filter, members in list(sockets.subscribers_by_filter.items()):
             for member, encoded in _encode_for_members(
                 members, change.thing, change_filter.select_values(change), encode
             ):
@@ -341,39 +341,41 @@ class SocketChecker:
         listeners = list(self.hub.listeners)
         for start in range(0, len(listeners), CREDENTIALS_PER_READ):
             chunk = listeners[start : start + CREDENTIALS_PER_READ]
-            valid = await self.tokens.are_valid([socket.credential for socket in chunk])
-            for subscriber, is_valid in zip(chunk, valid, strict=True):
+            valid = await self.tokens.are_valid([listener.credential for listener in chunk])
+            for listener, is_valid in zip(chunk, valid, strict=True):
                 if not is_valid:
-                    subscriber.close(POLICY, ENDED_ACCESS_REASON)
+                    listener.close(POLICY, ENDED_ACCESS_REASON)
         await self._reload_changed_access()
 
     async def _reload_changed_access(self) -> None:
         by_tenant: dict[str, list[Listener]] = defaultdict(list)
-        for subscriber in self.hub.listeners:
-            by_tenant[subscriber.principal.tenant].append(subscriber)
+        for listener in self.hub.listeners:
+            by_tenant[listener.principal.tenant].append(listener)
         tenants = list(by_tenant)
         versions = await self.tokens.read_access_versions(tenants) if tenants else ()
         for tenant, version in zip(tenants, versions, strict=True):
-            stale = [socket for socket in by_tenant[tenant] if socket.principal.access < version]
+            stale = [
+                listener for listener in by_tenant[tenant] if listener.principal.access < version
+            ]
             if stale:
                 self.refreshing.start(tenant, partial(self._reload_access, stale, version))
 
-    async def _reload_access(self, subscribers: Iterable[Listener], version: int) -> None:
+    async def _reload_access(self, listeners: Iterable[Listener], version: int) -> None:
         """Read permissions and grants again for sockets of a tenant, once per user."""
         access_by_user: dict[str, tuple[Principal, Grants] | None] = {}
         try:
-            for subscriber in subscribers:
-                user = subscriber.principal.subject
+            for listener in listeners:
+                user = listener.principal.subject
                 if user not in access_by_user:
                     access_by_user[user] = await self.user_access.read_user_and_grants(
-                        subscriber.principal, version
+                        listener.principal, version
                     )
                 current = access_by_user[user]
                 if current is None:
-                    subscriber.close(POLICY, "the user does not exist or is disabled")
+                    listener.close(POLICY, "the user does not exist or is disabled")
                 else:
-                    subscriber.principal, subscriber.grants = current
-                    if isinstance(subscriber, Subscriber):
-                        await self.subscriptions.update_granted_keys(subscriber)
+                    listener.principal, listener.grants = current
+                    if isinstance(listener, Subscriber):
+                        await self.subscriptions.update_granted_keys(listener)
         except ThingwayError as error:
             log.warning("permissions of users with open sockets could not be read again: %s", error)
