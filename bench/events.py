@@ -28,7 +28,7 @@ BODY = (
 
 async def rate(servers: Stack, partitions: int) -> float:
     """Return the median events per second of one process per partition."""
-    bus = await Bus.connect(servers.nats_url, name="bench", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="bench", stream_replicas=1)
     await set_event_partitions(bus.js, 1, partitions)
     started = [
         servers.start("services.workflow", THINGWAY_SECRETS_KEY=KEY) for _ in range(partitions)

@@ -26,7 +26,7 @@ from deploy.backup.records import StreamHead, StreamMessage, StreamPosition
 from deploy.platform.admin import JetStreamReply, call_jetstream
 from deploy.platform.errors import CommandError
 from libs.common.bus import Bus, OutgoingMessage
-from libs.common.bus.retained_messages import delete_messages
+from libs.common.bus.stored_messages import delete_messages
 from libs.common.bus.streams import (
     ANY_EVENT,
     DEAD,

@@ -104,7 +104,7 @@ async def _wake_flow_replicas(stores: Stores, log: Log) -> None:
         async with stores.connect_bus(_WORKFLOW_SERVICE) as bus:
             wakeups = Wakeups(bus, _WORKFLOW_SERVICE)
             wakeups.notify(FLOWS_TOPIC)
-            await wakeups.send()
+            await wakeups.publish_once()
             await bus.client.flush()
     except (CommandError, SettingsInvalid, Unavailable, NatsError) as error:
         log(f"the flows start after up to {IDLE_PERIOD_SECONDS:.0f} s: {error}")

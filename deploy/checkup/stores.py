@@ -10,8 +10,12 @@ from redis.exceptions import NoPermissionError
 
 from deploy.checkup.findings import Finding, build_error_finding, build_finding, run_check
 from libs.common.store.lease import Lease
-from libs.common.store.migrations import MIGRATIONS_COLLECTION as KEPT
-from libs.common.store.migrations import RESTORING_ID, Migration, list_pending_migrations
+from libs.common.store.migrations import (
+    MIGRATIONS_COLLECTION,
+    RESTORING_ID,
+    Migration,
+    list_pending_migrations,
+)
 from libs.common.store.mongo import Database, Mongo, StoreError
 from libs.common.store.redis import RedisError, connect_redis
 from libs.common.store_metrics import read_disk
@@ -118,7 +122,7 @@ async def _check_disk(database: Database) -> list[Finding]:
 
 async def _check_migrations(name: str, database: Database) -> list[Finding]:
     subject = f"migrations of {name}"
-    if await database[KEPT].find_one({"_id": RESTORING_ID}) is not None:
+    if await database[MIGRATIONS_COLLECTION].find_one({"_id": RESTORING_ID}) is not None:
         text = "a restore is in progress, or was interrupted"
         return [build_finding(subject, text, "", "migrations")]
     # Imports the code of all services, so the other checks must not wait for it.

@@ -71,12 +71,12 @@ class CertificateAuthority:
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise TypeError("the key of an authority must be an elliptic curve key")
         self._key = key
-        self._own = x509.load_pem_x509_certificate(pem.encode())
+        self._certificate = x509.load_pem_x509_certificate(pem.encode())
 
     @property
     def certificate(self) -> str:
         """Return the certificate that clients or the gateway must trust."""
-        return _certificate_pem(self._own)
+        return _certificate_pem(self._certificate)
 
     def issue_server_certificate(self, names: Sequence[str]) -> tuple[str, str]:
         """Return a server certificate for these host names and addresses, and its key."""
@@ -120,7 +120,7 @@ class CertificateAuthority:
         *more: x509.ExtensionType,
     ) -> x509.Certificate:
         builder = (
-            _start_certificate(subject, self._own.subject, public, days)
+            _start_certificate(subject, self._certificate.subject, public, days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)

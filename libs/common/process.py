@@ -147,7 +147,7 @@ async def connect_process(
             password=settings.nats_password,
             name=process,
             ca_file=settings.ca_file,
-            streams=settings.stream_replicas,
+            stream_replicas=settings.stream_replicas,
         )
         stack.push_async_callback(bus.drain)
         await wait_for_store("MongoDB", mongo.ping, deadline)

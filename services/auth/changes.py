@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from libs.common.bus import Outbox, OutboxEntry
-from libs.common.bus.fitting import encode_shortened_event
+from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.subjects import auth_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import AccountChanged, Actor, ChangedObject

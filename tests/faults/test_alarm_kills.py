@@ -104,7 +104,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
         Replica(service, environment, tmp_path / f"{number}.log")
         for number, service in enumerate(services)
     ]
-    bus = await Bus.connect(servers.nats_url, name="others", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="others", stream_replicas=1)
     for stream in (UPLINK, EVENTS):  # the replicas of another test died with some in hand
         await bus.js.purge_stream(stream)
     mongo = Mongo(servers.mongo_url, database)

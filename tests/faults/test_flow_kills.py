@@ -58,7 +58,7 @@ async def world(servers: Servers, database: str, tmp_path: Path) -> AsyncIterato
     replicas = [
         Replica("workflow", environment, tmp_path / f"replica-{one}.log") for one in range(2)
     ]
-    bus = await Bus.connect(servers.nats_url, name="others", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="others", stream_replicas=1)
     mongo = Mongo(servers.mongo_url, database)
     played = PlayedDevice(bus)
     for target in TARGETS:

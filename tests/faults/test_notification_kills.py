@@ -148,7 +148,7 @@ async def world(
         "THINGWAY_OUTGOING_NETWORKS": "127.0.0.0/8",
     }
     replicas = [Replica("workflow", environment, tmp_path / f"{one}.log") for one in range(2)]
-    bus = await Bus.connect(servers.nats_url, name="others", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="others", stream_replicas=1)
     mongo = Mongo(servers.mongo_url, database)
     device, people = PlayedDevice(bus), RpcServer(bus, "auth")
     people.offer("get_access", UserRef, _access)

@@ -25,7 +25,7 @@ from deploy.backup.streams import (
 )
 from libs.common.bus import BatchConsumer, Bus, OutgoingMessage, consumer, event_tenant, publish_all
 from libs.common.bus.publishing import acknowledge
-from libs.common.bus.retained_messages import count_messages, read_newest_events
+from libs.common.bus.stored_messages import count_messages, read_newest_events
 from libs.common.bus.streams import EVENTS, create_missing_streams, read_event_partitions
 from libs.common.bus.subjects import device_event
 from libs.common.errors import Unavailable

@@ -175,7 +175,7 @@ class MessageInbox:
         self._wanted = 0
         self._messages: list[Msg] = []
         self._status = ""
-        self._heard = asyncio.Event()
+        self._signalled = asyncio.Event()
         """Set by heartbeats and the end of the request."""
         self._done = False
 
@@ -205,11 +205,11 @@ class MessageInbox:
 
     async def _is_alive(self) -> bool:
         """Wait for the server; return False when it is silent for `MAX_SILENCE_SECONDS` seconds."""
-        self._heard.clear()
-        await wait_for_event(self._heard, MAX_SILENCE_SECONDS)
-        if not self._heard.is_set():  # a process that was stopped has yet to read
-            await wait_for_event(self._heard, REQUEST_RETRY_SECONDS)
-        return self._heard.is_set()
+        self._signalled.clear()
+        await wait_for_event(self._signalled, MAX_SILENCE_SECONDS)
+        if not self._signalled.is_set():  # a process that was stopped has yet to read
+            await wait_for_event(self._signalled, REQUEST_RETRY_SECONDS)
+        return self._signalled.is_set()
 
     @property
     def _reply_subject(self) -> str:
@@ -220,8 +220,8 @@ class MessageInbox:
             self._messages.append(message)
             if len(self._messages) >= self._wanted:
                 self._done = True
-                self._heard.set()
+                self._signalled.set()
         elif message.subject == self._reply_subject:
             self._status = (message.headers or {}).get("Status", "")
             self._done |= self._status != HEARTBEAT_STATUS
-            self._heard.set()
+            self._signalled.set()

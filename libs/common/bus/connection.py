@@ -81,7 +81,7 @@ class Bus:
         name: str,
         ca_file: str = "",
         wait: float = START_SECONDS,
-        streams: int = 0,
+        stream_replicas: int = 0,
         drops: Callable[[bytes], bool] | None = None,
     ) -> "Bus":
         """Connect to one of several servers, separated by commas.
@@ -90,8 +90,8 @@ class Bus:
         connection is permanently closed, for example after a protocol error, the process ends, so
         that its supervisor restarts it.
         Messages whose subject satisfies `drops` are dropped while reading. A `tls://` server is
-        verified with the authorities in `ca_file`. With `streams`, missing streams are created,
-        each on that many servers. Replies arrive in an inbox that only this user may read.
+        verified with the authorities in `ca_file`. With `stream_replicas`, missing streams are
+        created, each on that many servers. Replies arrive in an inbox that only this user may read.
         """
         options: dict[str, Any] = {"reconnect_time_wait": CONNECT_RETRY_SECONDS}
         if user:
@@ -117,9 +117,11 @@ class Bus:
                         **options,
                     )
                     await run_with_timeout(deadline - asyncio.get_running_loop().time(), connecting)
-                bus = cls(client, client.jetstream(timeout=PUBLISH_TIMEOUT_SECONDS), streams or 1)
-                if streams:
-                    await create_missing_streams(bus.js, streams)
+                bus = cls(
+                    client, client.jetstream(timeout=PUBLISH_TIMEOUT_SECONDS), stream_replicas or 1
+                )
+                if stream_replicas:
+                    await create_missing_streams(bus.js, stream_replicas)
                 client.on_closed = bus._closed
             except (OSError, NatsError, TimeoutError, APIError) as error:
                 if asyncio.get_running_loop().time() > deadline:

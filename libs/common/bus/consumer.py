@@ -29,8 +29,7 @@ from libs.common.bus.streams import (
     STREAM_CONFIGS,
     create_missing_streams,
 )
-from libs.common.jobs import cancel_and_wait
-from libs.common.jobs import run_in_background as beside
+from libs.common.jobs import cancel_and_wait, run_in_background
 
 log = logging.getLogger(__name__)
 
@@ -165,13 +164,13 @@ class BatchConsumer:
         handler: _OverlappingBatches | LanedMessages
         if self.lane is None:
             handler = _OverlappingBatches(
-                self._handle_or_hand_back, self.concurrency, self.overlap_from
+                self._handle_or_return, self.concurrency, self.overlap_from
             )
         else:
             name, handle = f"consumer {self._name}", self._handle_safely
             handler = LanedMessages(self.bus, name, self.lane, handle, self.batch, self.concurrency)
         try:
-            async with beside(self._measure_backlogs(handler)):
+            async with run_in_background(self._measure_backlogs(handler)):
                 await self._run_streams(handler)
         finally:
             await handler.finish(self.ack_wait)
@@ -271,7 +270,7 @@ class BatchConsumer:
             return False
         return True
 
-    async def _handle_or_hand_back(self, messages: list[Msg]) -> None:
+    async def _handle_or_return(self, messages: list[Msg]) -> None:
         """Handle a batch; return it to the stream after a failure."""
         if await self._handle_safely(messages):
             return
@@ -331,7 +330,7 @@ class BatchConsumer:
         """
         js = self.bus.js
         try:
-            main_config = (await js.consumer_info(stream, self.durable)).config
+            existing_config = (await js.consumer_info(stream, self.durable)).config
         except NotFoundError:
             if config.deliver_policy == DeliverPolicy.ALL:
                 return config
@@ -340,5 +339,6 @@ class BatchConsumer:
                 start = (await js.consumer_info(EVENTS, self.durable)).created or start
             return config.evolve(deliver_policy=DeliverPolicy.BY_START_TIME, opt_start_time=start)
         return config.evolve(
-            deliver_policy=main_config.deliver_policy, opt_start_time=main_config.opt_start_time
+            deliver_policy=existing_config.deliver_policy,
+            opt_start_time=existing_config.opt_start_time,
         )

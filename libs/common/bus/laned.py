@@ -53,7 +53,7 @@ class _ReturnedMessages:
     """Sequences of messages after the parked ones; these messages were returned to the stream,
     too."""
     parked_size: int = 0
-    moved: float = 0.0
+    changed_at: float = 0.0
     """The last time (monotonic) when a message was returned or delivered again."""
     pace: float = MIN_REDELIVERIES_PER_SECOND
     """Messages that are delivered again, per second."""
@@ -92,7 +92,7 @@ class LanedMessages:
         self._batch = batch
         self._free = workers
         self._ending = False
-        self._deferred: dict[str, _ReturnedMessages] = {}
+        self._returned: dict[str, _ReturnedMessages] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     async def wait_for_room(self) -> None:
@@ -104,25 +104,25 @@ class LanedMessages:
 
     async def put(self, messages: Iterable[Msg]) -> None:
         """Add messages to their lanes, or return them to the stream."""
-        back: dict[str, float] = {}
+        delays: dict[str, float] = {}
         for message in messages:
             lane = self._lane_of(message)
-            deferred = self._deferred.get(lane)
-            if deferred is not None and self._is_later(deferred, message):
-                if not deferred.park(message):
-                    back[message.reply] = self._defer(lane, message, deferred.after)
+            returned = self._returned.get(lane)
+            if returned is not None and self._is_later(returned, message):
+                if not returned.park(message):
+                    delays[message.reply] = self._record_return(lane, message, returned.after)
                 continue
             if not self._put_if_room(lane, message):
-                back[message.reply] = self._defer(lane, message)
-            if deferred is not None and not deferred.sequences:
-                back |= self._admit_parked(lane, deferred)
+                delays[message.reply] = self._record_return(lane, message)
+            if returned is not None and not returned.sequences:
+                delays |= self._admit_parked(lane, returned)
         self._start_batches()
-        await self._hand_back(back)
+        await self._return_messages(delays)
 
     def holds(self, lane: str) -> bool:
         """Return whether messages of a lane wait, are handled or were returned."""
         lanes = self._lanes
-        return bool(lanes.waiting(lane) or lanes.running(lane) or lane in self._deferred)
+        return bool(lanes.waiting(lane) or lanes.running(lane) or lane in self._returned)
 
     async def extend(self) -> None:
         """Extend the time to acknowledge the messages in the lanes."""
@@ -134,37 +134,40 @@ class LanedMessages:
         waiting = {message.reply: 0.0 for message in self._waiting()}
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
-        await self._hand_back(waiting)
+        await self._return_messages(waiting)
 
     def _waiting(self) -> list[Msg]:
         return [
             *self._lanes,
-            *(message for deferred in self._deferred.values() for message in deferred.parked),
+            *(message for returned in self._returned.values() for message in returned.parked),
         ]
 
-    def _is_later(self, deferred: _ReturnedMessages, message: Msg) -> bool:
+    def _is_later(self, returned: _ReturnedMessages, message: Msg) -> bool:
         """Return whether a message must wait for returned messages of its lane."""
         sequence, now = _stream_position(message), time.monotonic()
-        if sequence not in deferred.sequences and deferred.moved + MISSING_REDELIVERY_SECONDS > now:
+        if (
+            sequence not in returned.sequences
+            and returned.changed_at + MISSING_REDELIVERY_SECONDS > now
+        ):
             return True
-        if sequence in deferred.sequences:
-            deferred.sequences.discard(sequence)
-            deferred.moved = now
+        if sequence in returned.sequences:
+            returned.sequences.discard(sequence)
+            returned.changed_at = now
         else:
-            deferred.sequences.clear()
+            returned.sequences.clear()
         return False
 
-    def _admit_parked(self, lane: str, deferred: _ReturnedMessages) -> dict[str, float]:
+    def _admit_parked(self, lane: str, returned: _ReturnedMessages) -> dict[str, float]:
         """Move parked messages to their lane; return the delays of the rest."""
-        self._deferred[lane] = _ReturnedMessages(
-            deferred.after, moved=deferred.moved, pace=deferred.pace
+        self._returned[lane] = _ReturnedMessages(
+            returned.after, changed_at=returned.changed_at, pace=returned.pace
         )
-        admitted = list(takewhile(partial(self._put_if_room, lane), deferred.parked))
-        rest = deferred.parked[len(admitted) :]
-        back = {message.reply: self._defer(lane, message) for message in rest}
-        if not self._deferred[lane].sequences:
-            del self._deferred[lane]
-        return back
+        admitted = list(takewhile(partial(self._put_if_room, lane), returned.parked))
+        rest = returned.parked[len(admitted) :]
+        delays = {message.reply: self._record_return(lane, message) for message in rest}
+        if not self._returned[lane].sequences:
+            del self._returned[lane]
+        return delays
 
     def _put_if_room(self, lane: str, message: Msg) -> bool:
         """Add a message to its lane; return False if there is no room."""
@@ -180,15 +183,15 @@ class LanedMessages:
         lanes.put(lane, message, size=size)
         return True
 
-    def _defer(
+    def _record_return(
         self, lane: str, message: Msg, sequences: set[tuple[str, int]] | None = None
     ) -> float:
         """Record that a message is returned; return the delay (s) of its next delivery."""
-        deferred = self._deferred.setdefault(lane, _ReturnedMessages())
-        (deferred.sequences if sequences is None else sequences).add(_stream_position(message))
-        deferred.moved = time.monotonic()
+        returned = self._returned.setdefault(lane, _ReturnedMessages())
+        (returned.sequences if sequences is None else sequences).add(_stream_position(message))
+        returned.changed_at = time.monotonic()
         self._lanes.count_overflow(lane)
-        return 1 + (len(deferred.sequences) + len(deferred.after)) / deferred.pace
+        return 1 + (len(returned.sequences) + len(returned.after)) / returned.pace
 
     def _start_batches(self) -> None:
         """Assign free workers to the lanes whose turn it is."""
@@ -216,11 +219,11 @@ class LanedMessages:
     async def _handle_batch(self, lane: str, messages: list[Msg], began: float) -> None:
         try:
             if not await self._handle(messages):
-                await self._hand_back(
-                    {message.reply: self._defer(lane, message) for message in messages}
+                await self._return_messages(
+                    {message.reply: self._record_return(lane, message) for message in messages}
                 )
-            elif deferred := self._deferred.get(lane):
-                deferred.pace = max(
+            elif returned := self._returned.get(lane):
+                returned.pace = max(
                     MIN_REDELIVERIES_PER_SECOND, len(messages) / (time.monotonic() - began + 0.001)
                 )
         finally:
@@ -229,7 +232,7 @@ class LanedMessages:
                 self._free += 1
                 self._start_batches()
 
-    async def _hand_back(self, replies: dict[str, float]) -> None:
+    async def _return_messages(self, replies: dict[str, float]) -> None:
         if not replies:
             return
         try:

@@ -6,7 +6,7 @@ deleted only when the bus has acknowledged its entries. JetStream or the reader 
 message id.
 The entries of a transaction form one document per tenant: `{_id, at, tenant?, entries: [{subject,
 payload, stream, headers, id?, withdrawn?}]}`, and the fields of `UNREADABLE_FIELDS`. If one stream
-accepts its entries and another does not, the accepted ones become `withdrawn`.
+accepts its entries and another does not, the accepted ones get `withdrawn`, which means published.
 `publish_or_store` publishes entries, and stores only events that the bus does not accept. It is for
 changes whose own repetition publishes the entries again after a crash.
 """
@@ -69,7 +69,7 @@ class Outbox:
     """The outbox in the database of one service."""
 
     def __init__(self, database: Database, bus: Bus) -> None:
-        self._entries = database["outbox"]
+        self._documents = database["outbox"]
         self._bus = bus
         self._wake = asyncio.Event()
 
@@ -81,7 +81,7 @@ class Outbox:
         Raises `TooLarge` for an entry above the limit of the bus.
         """
         if documents := self.build_documents(entries):
-            await self._entries.insert_many(documents, session=session)
+            await self._documents.insert_many(documents, session=session)
         return documents
 
     def build_documents(self, entries: Sequence[OutboxEntry]) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ class Outbox:
             ]
         try:
             if remaining := [document for document in documents if document["entries"]]:
-                await self._entries.insert_many(remaining)
+                await self._documents.insert_many(remaining)
         except StoreError as error:
             log.warning("outbox: %s; the caller will publish it", error)
             return False
@@ -164,15 +164,15 @@ class Outbox:
 
     async def _tenants(self) -> list[str]:
         """Return the tenants of remaining documents; "" means documents without one."""
-        oldest = await self._entries.find({}, {"at": 1}).sort("_id", 1).to_list(1)
+        oldest = await self._documents.find({}, {"at": 1}).sort("_id", 1).to_list(1)
         waits = (datetime.now(UTC) - oldest[0]["at"]).total_seconds() if oldest else 0
         _age_gauge.set(waits)
-        _depth_gauge.set(await self._entries.estimated_document_count() if oldest else 0)
+        _depth_gauge.set(await self._documents.estimated_document_count() if oldest else 0)
         if oldest:
             self._sweep_soon()
         if waits < MIN_AGE_SECONDS:
             return []
-        return ["", *await self._entries.distinct("tenant", _sweep_condition())]
+        return ["", *await self._documents.distinct("tenant", _sweep_condition())]
 
     def _sweep_soon(self) -> None:
         asyncio.get_running_loop().call_later(MIN_AGE_SECONDS, self._wake.set)
@@ -182,7 +182,9 @@ class Outbox:
         query = {"tenant": tenant or None, **_sweep_condition()}
         failure: Unavailable | None = None
         while (
-            documents := await self._entries.find(query).sort("_id", 1).to_list(DOCUMENTS_PER_STEP)
+            documents := await self._documents.find(query)
+            .sort("_id", 1)
+            .to_list(DOCUMENTS_PER_STEP)
         ):
             query["_id"] = {"$gt": documents[-1]["_id"]}
             try:
@@ -205,16 +207,16 @@ class Outbox:
             if len(done) == len(entries):
                 published.append(document["_id"])
             elif done:
-                await self._entries.update_one({"_id": document["_id"]}, {"$set": done})
+                await self._documents.update_one({"_id": document["_id"]}, {"$set": done})
         if published:
-            await self._entries.delete_many({"_id": {"$in": published}})
+            await self._documents.delete_many({"_id": {"$in": published}})
         if failure is not None:
             raise failure
 
     async def _publish_groups(self, documents: Iterable[dict[str, Any]]) -> Unavailable | None:
         """Publish stream by stream, so that a full stream does not delay the others.
 
-        Published entries become `withdrawn`. Returns a failure.
+        Published entries get `withdrawn`. Returns a failure.
         """
         groups: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         for document in documents:

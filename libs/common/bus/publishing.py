@@ -162,20 +162,20 @@ class _PendingAcks:
 
     def __init__(self, messages: int) -> None:
         self._left = messages
-        self.landed = asyncio.get_running_loop().create_future()
+        self.all_acknowledged = asyncio.get_running_loop().create_future()
 
     def receive_ack(self, answer: bytes) -> None:
         """Process an acknowledgement, or a rejection, which ends the wait."""
         self._left -= 1
-        if self.landed.done():
+        if self.all_acknowledged.done():
             return
         try:
             check_ack(answer)
         except (Unavailable, TooManyRequests, TooLarge) as error:
-            self.landed.set_exception(error)
+            self.all_acknowledged.set_exception(error)
         else:
             if not self._left:
-                self.landed.set_result(None)
+                self.all_acknowledged.set_result(None)
 
 
 class Publisher:
@@ -185,7 +185,7 @@ class Publisher:
         self._client = client
         self._inbox = ""
         self._numbers = count()
-        self._flights: dict[str, _PendingAcks] = {}
+        self._pending_acks: dict[str, _PendingAcks] = {}
         """Groups by the last token of the reply subject of their acknowledgements."""
 
     async def publish(self, messages: Sequence[OutgoingMessage]) -> None:
@@ -201,17 +201,17 @@ class Publisher:
             raise OutboundBufferLimitError
         if not self._inbox:
             await self._listen()
-        flight = _PendingAcks(len(messages))
+        pending_acks = _PendingAcks(len(messages))
         names = [str(next(self._numbers)) for _ in messages]
         frames = [self._build_frame(*item) for item in zip(messages, names, strict=True)]
-        self._flights.update(dict.fromkeys(names, flight))
+        self._pending_acks.update(dict.fromkeys(names, pending_acks))
         try:
             await write_frames(self._client, frames)
             async with asyncio.timeout(PUBLISH_TIMEOUT_SECONDS):
-                await flight.landed
+                await pending_acks.all_acknowledged
         finally:
             for name in names:
-                self._flights.pop(name, None)
+                self._pending_acks.pop(name, None)
 
     async def _listen(self) -> None:
         self._inbox = self._client.new_inbox()
@@ -225,9 +225,9 @@ class Publisher:
         return publish_frame(message.subject, message.payload, headers, reply, maximum)
 
     async def _receive_ack(self, message: Msg) -> None:
-        flight = self._flights.get(message.subject.rpartition(".")[2])
-        if flight is not None:
-            flight.receive_ack(message.data)
+        pending_acks = self._pending_acks.get(message.subject.rpartition(".")[2])
+        if pending_acks is not None:
+            pending_acks.receive_ack(message.data)
 
 
 class _Fault(msgspec.Struct):

@@ -43,7 +43,7 @@ class Wakeups:
     def __init__(self, bus: Bus, service: str) -> None:
         self._bus = bus
         self._subject = wakeup_subject(service)
-        self._own = ChangeCounts(uuid4().hex, {})
+        self._counts = ChangeCounts(uuid4().hex, {})
         self._others: dict[str, dict[str, int]] = {}
         self._silent_at: dict[str, float] = {}
         """Monotonic time at which a process counts as silent."""
@@ -57,22 +57,22 @@ class Wakeups:
 
     def notify(self, topic: str) -> None:
         """Wake the loops of a topic; call it less than `turns.LINGER_SECONDS` before the commit."""
-        self._own.topics[topic] = self._own.topics.get(topic, 0) + 1
+        self._counts.topics[topic] = self._counts.topics.get(topic, 0) + 1
         self._changed.set()
         self._wake(topic)
 
     async def run(self) -> None:
         """Publish the changes of this process and receive those of others, for ever."""
-        self._silent_at[self._own.process] = time.monotonic() + MAX_SILENCE_SECONDS
+        self._silent_at[self._counts.process] = time.monotonic() + MAX_SILENCE_SECONDS
         await self._bus.client.subscribe(self._subject, cb=self._receive)
-        await self.publish()
+        await self.publish_forever()
 
-    async def publish(self) -> None:
-        """Publish the changes of this process, for ever."""
+    async def publish_forever(self) -> None:
+        """Publish the changes of this process until cancelled."""
         while True:
             self._changed.clear()
             try:
-                await self.send()
+                await self.publish_once()
             except Unavailable as error:
                 log.info("wakeups: %s", error)
             self.wake_after_silence(time.monotonic())
@@ -80,18 +80,18 @@ class Wakeups:
             await wait_for_event(self._changed, seconds_to_tick(BEAT_SECONDS))
             await asyncio.sleep(sent + MIN_BEAT_SECONDS - time.monotonic())
 
-    async def send(self) -> None:
+    async def publish_once(self) -> None:
         """Publish the changes of this process once; raise `Unavailable`."""
-        await self._bus.publish_core(self._subject, msgspec.json.encode(self._own))
+        await self._bus.publish_core(self._subject, msgspec.json.encode(self._counts))
 
     async def _receive(self, message: Msg) -> None:
-        self.receive(message.data)
+        self.process_counts(message.data)
 
-    def receive(self, payload: bytes) -> None:
+    def process_counts(self, payload: bytes) -> None:
         """Wake the loops of topics that a process has changed since its last message."""
         changes = msgspec.json.decode(payload, type=ChangeCounts)
         self._silent_at[changes.process] = time.monotonic() + MAX_SILENCE_SECONDS
-        if changes.process != self._own.process:
+        if changes.process != self._counts.process:
             known_counts = self._others.get(changes.process, {})
             self._others[changes.process] = changes.topics
             for topic, number in changes.topics.items():
@@ -106,7 +106,7 @@ class Wakeups:
         for process in [name for name, at in self._silent_at.items() if at <= now]:
             self._others.pop(process, None)
             del self._silent_at[process]
-            if process == self._own.process:
+            if process == self._counts.process:
                 self._silent_at[process] = now + MAX_SILENCE_SECONDS
             for topic in self._events:
                 self._wake(topic)

@@ -18,8 +18,8 @@ from opentelemetry import metrics
 
 from libs.common.bus import EVENTS, Bus
 from libs.common.bus.consumer import BACKLOG_INTERVAL_SECONDS
-from libs.common.bus.fitting import MAX_EVENT_BYTES
-from libs.common.bus.retained_messages import count_messages
+from libs.common.bus.event_shortening import MAX_EVENT_BYTES
+from libs.common.bus.stored_messages import count_messages
 from libs.common.scheduling.turns import IDLE_PERIOD_SECONDS, repeat
 from libs.common.store_metrics import StreamContent, StreamReading, read_stream
 from services.auth.accounts.tenants import TenantStore

@@ -6,7 +6,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry, OutgoingMessage
-from libs.common.bus.fitting import encode_shortened_event
+from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import alarm_check_event, alarm_event
 from libs.common.clock import now_ms

@@ -7,7 +7,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry, OutgoingMessage
-from libs.common.bus.fitting import encode_shortened_event
+from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.hops import hops_header
 from libs.common.bus.subjects import command_subject, device_event, service_event, task_event
 from libs.common.clock import to_ms

@@ -9,7 +9,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from libs.common.bus import Bus, Wakeups
-from libs.common.bus.retained_messages import delete_messages
+from libs.common.bus.stored_messages import delete_messages
 from libs.common.bus.streams import MQTT
 from libs.common.scheduling.turns import TenantSteps, take_turns
 from libs.common.store.mongo import Collection, Document, list_distinct_values

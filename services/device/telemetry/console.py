@@ -15,7 +15,7 @@ from nats.errors import Error as NatsError
 from nats.js.errors import APIError
 
 from libs.common.bus import DEAD, Bus
-from libs.common.bus.retained_messages import read_newest_events
+from libs.common.bus.stored_messages import read_newest_events
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms, to_ms
 from libs.common.contracts.events import Connect, DeviceConnection

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from libs.common.bus import OutgoingMessage
-from libs.common.bus.fitting import encode_shortened_event
+from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.hops import hops_header, read_hops
 from libs.common.bus.subjects import dead_uplink_subject, device_event, thing_event
 from libs.common.clock import now_ms

@@ -18,7 +18,7 @@ from uuid import uuid4
 from nats.errors import Error as NatsError
 
 from libs.common.bus import Outbox, OutboxEntry, RpcServer
-from libs.common.bus.fitting import encode_shortened_event
+from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.subjects import device_event
 from libs.common.clock import from_ms, now_ms
 from libs.common.contracts.auth import Connection, Connections, Done, FindConnections

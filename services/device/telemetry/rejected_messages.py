@@ -13,7 +13,7 @@ from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from libs.common.bus import DEAD, EVENTS, Bus
-from libs.common.bus.retained_messages import RetainedMessage, read_newest, read_newest_events
+from libs.common.bus.stored_messages import StoredMessage, read_newest, read_newest_events
 from libs.common.bus.subjects import dead_uplink_subject, device_event
 from libs.common.clock import to_ms
 from libs.common.contracts.events import Dead, Fault, PropertiesRejected
@@ -105,8 +105,8 @@ class RejectedMessageReader:
 def _merge_streams(
     device: Device,
     request: FindRejectedMessages,
-    dead: Sequence[RetainedMessage],
-    events: Sequence[RetainedMessage],
+    dead: Sequence[StoredMessage],
+    events: Sequence[StoredMessage],
     maximum: int,
 ) -> RejectedMessagePage:
     """Merge both streams by time, up to the end of the page.
@@ -149,22 +149,20 @@ def _parse_page_key(key: str | None) -> tuple[int | None, int | None]:
     return int(dead), int(events)
 
 
-def _from_dead(retained: RetainedMessage) -> RejectedMessage:
-    body = _decode_dead(retained.message.data)
+def _from_dead(stored: StoredMessage) -> RejectedMessage:
+    body = _decode_dead(stored.message.data)
     channel = body.subject.rpartition(".")[2]
-    return copy_fields(
-        RejectedMessage, body, id=f"d{retained.sequence}", channel=channel, whole=True
-    )
+    return copy_fields(RejectedMessage, body, id=f"d{stored.sequence}", channel=channel, whole=True)
 
 
-def _from_event(retained: RetainedMessage) -> RejectedMessage | None:
+def _from_event(stored: StoredMessage) -> RejectedMessage | None:
     """Return the rejected message of an event; None if `DEAD` has the message, too."""
-    body = _decode_rejected(retained.message.data)
+    body = _decode_rejected(stored.message.data)
     if body.whole:
         return None
     return RejectedMessage(
-        id=f"e{retained.sequence}",
-        received_at=to_ms(retained.at),
+        id=f"e{stored.sequence}",
+        received_at=to_ms(stored.at),
         channel="report",
         whole=False,
         reason="; ".join(f"{fault.path}: {fault.reason}" for fault in body.faults),

@@ -272,7 +272,7 @@ def wire_ingest(
             tasks=[
                 *(consumer.run for consumer in consumers),
                 ingest.slow.run,
-                clients.wakeups.publish,
+                clients.wakeups.publish_forever,
                 metrics.run,
                 StreamMetrics(bus, {*STREAM_CONFIGS, *streams}, database, limits).run,
                 partial(measure_disk, database),

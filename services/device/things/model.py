@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from libs.common.bus import OutboxEntry
-from libs.common.bus.fitting import encode_shortened_event
+from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import Connect, DeviceChanged, DeviceProfile

@@ -75,11 +75,12 @@ EncodePart = Callable[[bytes, bool], bytes]
 
 
 def create_encoder(
-    fields: list[HeaderField], request: Mapping[bytes, bytes], method: str
+    fields: list[HeaderField], request_fields: Mapping[bytes, bytes], method: str
 ) -> EncodePart | None:
     """Return the encoder for a large answer; None for an answer without encoding.
 
-    `fields` are the headers of the answer, which are adjusted; `request` are those of the request.
+    `fields` are the headers of the answer, which are adjusted. `request_fields` are those of the
+    request.
     """
     answer_fields = dict(fields)
     length = int(answer_fields.get(b"content-length", MIN_COMPRESSED_BYTES + 1))
@@ -90,7 +91,7 @@ def create_encoder(
     ):
         return None
     fields.append((b"vary", b"Accept-Encoding"))
-    coding = choose_coding(request.get(b"accept-encoding", b""))
+    coding = choose_coding(request_fields.get(b"accept-encoding", b""))
     if coding is None or method == "HEAD":
         return None
     fields[:] = [_mark_encoded(field) for field in fields if field[0] != b"content-length"]

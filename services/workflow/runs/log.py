@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from libs.common.bus import OutboxEntry
-from libs.common.bus.fitting import encode_shortened_event
+from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.subjects import workflow_event
 from libs.common.clock import now_ms
 from libs.common.contracts.events import WorkflowFinished

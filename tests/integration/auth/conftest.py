@@ -248,7 +248,7 @@ async def _started(servers: Servers, mongo: Mongo, door: Door) -> AsyncIterator[
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()
         bus = await Bus.connect(
-            door.url, user="auth", password="secret-auth", name="auth", streams=1
+            door.url, user="auth", password="secret-auth", name="auth", stream_replicas=1
         )
         stack.push_async_callback(bus.drain)
         other = await door.bus("admin")

@@ -9,7 +9,7 @@ from nats.errors import TimeoutError as NatsTimeout
 from nats.js.api import AckPolicy, ConsumerConfig
 
 from libs.common.bus import EVENTS, Bus, OutgoingMessage, publish_all
-from libs.common.bus.retained_messages import count_messages
+from libs.common.bus.stored_messages import count_messages
 from libs.common.bus.streams import EVENT_PARTITION_NAMES, set_event_partitions
 from libs.common.bus.subjects import device_event
 from libs.common.contracts.limits import SetLimits, TenantLimits

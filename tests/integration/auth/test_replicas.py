@@ -34,7 +34,7 @@ async def another(auth: Auth, servers: Any) -> AsyncIterator[httpx.AsyncClient]:
         redis = connect_redis(servers.redis_url)
         stack.push_async_callback(redis.aclose)
         bus = await Bus.connect(
-            auth.door.url, user="auth", password="secret-auth", name="auth-2", streams=1
+            auth.door.url, user="auth", password="secret-auth", name="auth-2", stream_replicas=1
         )
         stack.push_async_callback(bus.drain)
         parts = auth.settings, mongo, redis, bus, Telemetry(None, MeterProvider())

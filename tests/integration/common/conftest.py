@@ -20,7 +20,7 @@ async def mongo(servers: Servers, database: str) -> AsyncIterator[Mongo]:
 @pytest_asyncio.fixture
 async def bus(servers: Servers) -> AsyncIterator[Bus]:
     """A bus with empty streams."""
-    found = await Bus.connect(servers.nats_url, name="test", streams=1)
+    found = await Bus.connect(servers.nats_url, name="test", stream_replicas=1)
     for stream in (EVENTS, UPLINK):
         await found.js.purge_stream(stream)
     yield found

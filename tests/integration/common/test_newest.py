@@ -6,7 +6,7 @@ import pytest
 from nats.js.api import StreamConfig
 
 from libs.common.bus import Bus, OutgoingMessage
-from libs.common.bus.retained_messages import read_newest
+from libs.common.bus.stored_messages import read_newest
 
 STREAM = "NEWEST"
 

@@ -81,7 +81,7 @@ async def test_services_talk_to_nats_over_tls(
     )
     url = f"tls://127.0.0.1:{port}"
     async with process(str(programs.find_program(programs.NATS).path), "-c", str(config)):
-        bus = await Bus.connect(url, name="test", ca_file=str(files.ca_file), streams=1)
+        bus = await Bus.connect(url, name="test", ca_file=str(files.ca_file), stream_replicas=1)
         assert bus.is_connected
         await bus.close()
         with pytest.raises(TimeoutError, match="CERTIFICATE_VERIFY_FAILED"):

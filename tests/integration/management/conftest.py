@@ -79,7 +79,7 @@ async def started(servers: Servers, mongo: Mongo) -> AsyncIterator[Management]:
     )
     redis = connect_redis(servers.redis_url)
     await redis.flushdb()
-    bus = await Bus.connect(servers.nats_url, name="management", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="management", stream_replicas=1)
     auth_bus = await Bus.connect(servers.nats_url, name="auth")
     await migrate(mongo.database, MIGRATIONS)
     telemetry = Telemetry(None, MeterProvider())

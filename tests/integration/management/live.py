@@ -143,7 +143,7 @@ async def replicas(servers, emptied, mongo_of) -> AsyncIterator[World]:
         stack.push_async_callback(redis.aclose)
         await redis.flushdb()
         await migrate(mongo.database, MIGRATIONS)
-        bus = await Bus.connect(servers.nats_url, name="device", streams=1)
+        bus = await Bus.connect(servers.nats_url, name="device", stream_replicas=1)
         stack.push_async_callback(bus.drain)
         auth = await Bus.connect(servers.nats_url, name="auth")
         stack.push_async_callback(auth.drain)
@@ -152,7 +152,7 @@ async def replicas(servers, emptied, mongo_of) -> AsyncIterator[World]:
         await _play(bus, grants, gone, stack)
         ports = []
         for _ in range(2):
-            own = await Bus.connect(servers.nats_url, name="management", streams=1)
+            own = await Bus.connect(servers.nats_url, name="management", stream_replicas=1)
             stack.push_async_callback(own.drain)
             wired = partial(build_app, settings, mongo, redis, own, silent)
             app = stack.enter_context(lent(wired))

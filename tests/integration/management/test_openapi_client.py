@@ -61,7 +61,7 @@ class World:
         stack = self._stack = AsyncExitStack()
         redis = connect_redis(self._servers.redis_url)
         stack.push_async_callback(redis.aclose)
-        self.bus = await Bus.connect(self._servers.nats_url, name="management", streams=1)
+        self.bus = await Bus.connect(self._servers.nats_url, name="management", stream_replicas=1)
         stack.push_async_callback(self.bus.drain)
         await migrate(self.mongo.database, MIGRATIONS)
         settings = ManagementSettings(

@@ -115,7 +115,7 @@ async def replica(servers: Servers, database: str, name: str) -> AsyncIterator[N
     """One more `management` on the same database."""
     mongo = Mongo(servers.mongo_url, database)
     redis = connect_redis(servers.redis_url)
-    bus = await Bus.connect(servers.nats_url, name=name, streams=1)
+    bus = await Bus.connect(servers.nats_url, name=name, stream_replicas=1)
     await migrate(mongo.database, MIGRATIONS)
     key = generate_keys()[1]
     settings = ManagementSettings(internal_public_key=key, secrets_key=key)

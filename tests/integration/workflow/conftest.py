@@ -266,7 +266,7 @@ async def started(
     settings = settings_for(
         servers, public, flow_failures=3, flow_node_seconds=3.0, outgoing_networks="127.0.0.0/8"
     )
-    bus = await Bus.connect(servers.nats_url, name="workflow", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="workflow", stream_replicas=1)
     others = await Bus.connect(servers.nats_url, name="others")
     await migrate(mongo.database, MIGRATIONS)
     telemetry = Telemetry(None, MeterProvider())

@@ -17,7 +17,7 @@ from nats.js.errors import APIError
 from pymongo import DeleteOne, UpdateOne
 
 from libs.common.bus import DEAD, Bus
-from libs.common.bus.retained_messages import delete_messages
+from libs.common.bus.stored_messages import delete_messages
 from libs.common.bus.subjects import (
     alarm_event,
     dead_uplink_subject,

@@ -272,7 +272,7 @@ class World:
 @asynccontextmanager
 async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     """A world with empty streams and an empty database."""
-    bus = await Bus.connect(servers.nats_url, name="test", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="test", stream_replicas=1)
     try:
         for stream in (UPLINK, EVENTS, DEAD):
             await bus.js.purge_stream(stream)

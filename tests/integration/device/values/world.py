@@ -355,7 +355,7 @@ def _play_auth(rpc: RpcServer, keys: dict[str, str], shown: set[str]) -> None:
 @asynccontextmanager
 async def running(servers: Servers, mongo: Mongo) -> AsyncIterator[World]:
     """Start the service and its ingest on empty streams and an empty database."""
-    bus = await Bus.connect(servers.nats_url, name="device", streams=1)
+    bus = await Bus.connect(servers.nats_url, name="device", stream_replicas=1)
     outside = await Bus.connect(servers.nats_url, name="outside")
     for stream in (UPLINK, EVENTS, DEAD):
         await bus.js.purge_stream(stream)

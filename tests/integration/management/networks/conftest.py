@@ -177,7 +177,7 @@ def hosted(servers, emptied, mongo_of) -> Hosted:
     async def host(kind: type[NetworkServer]) -> AsyncIterator[PlayedNetwork]:
         mongo = mongo_of(emptied("management"))
         await migrate(mongo.database, MIGRATIONS)
-        bus = await Bus.connect(servers.nats_url, name="management", streams=1)
+        bus = await Bus.connect(servers.nats_url, name="management", stream_replicas=1)
         played_bus = await Bus.connect(servers.nats_url, name="device")
         played = PlayedNetwork(played_bus, kind.manifest.id)
         await played.start()

@@ -126,17 +126,17 @@ async def test_a_lost_wakeup_does_not_delay_a_flow_until_the_next_query(
     async with replica(workflow, servers) as second:
         await following(workflow.core, second)
         wakeups, lost = second.clients.wakeups, list[bytes]()
-        receive = wakeups.receive
+        process_counts = wakeups.process_counts
 
         def lose_first(payload: bytes) -> None:
-            (receive if lost else lost.append)(payload)
+            (process_counts if lost else lost.append)(payload)
 
         index = second.triggers.index
         index._wake.clear()
-        monkeypatch.setattr(wakeups, "receive", lambda _: None)
+        monkeypatch.setattr(wakeups, "process_counts", lambda _: None)
         flow_id = await enabled(workflow.admin(), design([listener(f"{device()}.*")]))
         assert flow_id not in index.index.list_flow_ids()
-        monkeypatch.setattr(wakeups, "receive", lose_first)
+        monkeypatch.setattr(wakeups, "process_counts", lose_first)
         async with asyncio.timeout(IDLE_PERIOD_SECONDS / 2):
             while flow_id not in index.index.list_flow_ids():
                 await asyncio.sleep(0.02)

@@ -72,7 +72,7 @@ def test_a_process_that_falls_silent_wakes_all_loops_once() -> None:
     """It may have ended between a commit and its message."""
     receiver = process(None)
     topics = [receiver.create_event("alarms"), receiver.create_event("imports")]
-    receiver.receive(b'{"process":"other","topics":{}}')
+    receiver.process_counts(b'{"process":"other","topics":{}}')
 
     receiver.wake_after_silence(0.0)
     assert not any(event.is_set() for event in topics)

@@ -30,7 +30,7 @@ REASONS: dict[str, list[str]] = {
         "libs/common/bus/consumer.py BatchConsumer._run: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._run_streams: endless loop",
         "libs/common/bus/consumer.py BatchConsumer._measure_backlogs: endless loop",
-        "libs/common/bus/wakeups.py Wakeups.publish: endless loop",
+        "libs/common/bus/wakeups.py Wakeups.publish_forever: endless loop",
         "libs/common/bus/wakeups.py Wakeups.run: subscription",
         "libs/common/store_metrics.py StreamMetrics.run: repeat",
         "libs/common/store_metrics.py measure_event_readers: repeat",

@@ -1,11 +1,11 @@
-"""Events are cut to what the bus takes, and say what was left out."""
+"""Events are shortened to the limit of the bus, and name the omitted parts."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from libs.common.bus.fitting import (
+from libs.common.bus.event_shortening import (
     MAX_EVENT_BYTES,
     MAX_OMITTED_NAMES,
     MAX_SHORTENED_TEXT_LENGTH,

@@ -1,4 +1,4 @@
-"""Reading and deleting messages that a stream retains.
+"""Reading and deleting messages that a stream stores.
 
 A consumer reports the number of messages after a sequence without reading them. A binary search
 therefore finds the sequence at which the newest messages begin. Most things have so few messages
@@ -32,7 +32,7 @@ MESSAGES_PER_REQUEST = 50
 """Messages per request: at most 64 KiB of payload each."""
 
 
-class RetainedMessage(NamedTuple):
+class StoredMessage(NamedTuple):
     """A message with its sequence and time in the stream."""
 
     sequence: int
@@ -42,7 +42,7 @@ class RetainedMessage(NamedTuple):
 
 async def read_newest(
     bus: Bus, stream: str, subjects: Sequence[str], maximum: int, before: int | None = None
-) -> list[RetainedMessage]:
+) -> list[StoredMessage]:
     """Return up to `maximum` messages of `subjects` before a sequence, the newest first.
 
     Raises `Unavailable` when the bus does not answer.
@@ -68,7 +68,7 @@ SEQUENCE_BITS = 44
 
 async def read_newest_events(
     bus: Bus, subjects: Sequence[str], maximum: int, before: int | None = None
-) -> list[RetainedMessage]:
+) -> list[StoredMessage]:
     """Return up to `maximum` events of a device before a sequence, the newest first.
 
     With partitions, the sequence also contains the stream. The partition that stores the device's
@@ -85,7 +85,7 @@ async def read_newest_events(
     if before is not None:
         order = order[order.index(min(before >> SEQUENCE_BITS, len(streams) - 1)) :]
         end = before % 2**SEQUENCE_BITS
-    messages: list[RetainedMessage] = []
+    messages: list[StoredMessage] = []
     for number in order:
         while len(messages) < maximum:
             newest = await read_newest(bus, streams[number], subjects, maximum, end)
@@ -93,16 +93,16 @@ async def read_newest_events(
                 break
             end = newest[-1].sequence
             messages += [
-                retained._replace(sequence=(number << SEQUENCE_BITS) + retained.sequence)
-                for retained in newest
-                if COPY_SOURCE_HEADER not in (retained.message.headers or {})
+                stored._replace(sequence=(number << SEQUENCE_BITS) + stored.sequence)
+                for stored in newest
+                if COPY_SOURCE_HEADER not in (stored.message.headers or {})
             ]
         end = None
     return messages[:maximum]
 
 
 async def count_messages(bus: Bus, stream: str, subject: str) -> int:
-    """Return how many messages of a subject a stream retains, without reading them."""
+    """Return how many messages of a subject a stream stores, without reading them."""
     return await _Reader(bus, stream, [subject], 0).count_messages(1)
 
 
@@ -130,9 +130,9 @@ class _Reader:
             guess = (low + high) // 2
         return low
 
-    async def read(self, start: int) -> list[RetainedMessage]:
+    async def read(self, start: int) -> list[StoredMessage]:
         """Return all messages from sequence `start` on, in order."""
-        messages: list[RetainedMessage] = []
+        messages: list[StoredMessage] = []
         async with self._consumer(start) as consumer:
             remaining = consumer.num_pending or 0
             pulled = await self._js.pull_subscribe_bind(consumer.name, self._stream)
@@ -146,7 +146,7 @@ class _Reader:
                         if about.sequence.stream >= self._end:
                             return messages
                         messages.append(
-                            RetainedMessage(about.sequence.stream, about.timestamp, message)
+                            StoredMessage(about.sequence.stream, about.timestamp, message)
                         )
             finally:
                 await pulled.unsubscribe()
