@@ -45,7 +45,7 @@ REQUEST_ID_HEADER = "Thingway-Request"
 TENANT_HEADER = "Thingway-Tenant"
 """Header: the tenant that a request is for; tenants take turns."""
 CALL_TIMEOUT_HEADER = "Thingway-Patience"
-"""Header: seconds for which the client waits for the answer."""
+"""Header: seconds for which the client waits for the answer. Older versions send this name, too."""
 MAX_CONCURRENT_REQUESTS = 128
 """Concurrent requests of an operation, at most half of them of one tenant."""
 MAX_WAITING_REQUESTS, MAX_WAITING_BYTES = 10_000, 16 * 1024**2

@@ -31,6 +31,7 @@ from libs.common.version import VERSION
 
 log = logging.getLogger(__name__)
 _pause = asyncio.sleep
+"""Pauses between two checks for the end of a restoration; a test replaces it."""
 
 MIGRATIONS_COLLECTION = "migrations"
 RESTORING_ID = "restoring"

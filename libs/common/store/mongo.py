@@ -1,4 +1,4 @@
-"""MongoDB: the only module that creates clients of the drivers, motor and PyMongo's async client.
+"""MongoDB: the clients of services, of the drivers motor and PyMongo (async).
 
 Motor handles most operations, with PyMongo's interface and types (`_MotorCollection`). Frequent
 reads and the writes of ingest use PyMongo's client (`Mongo.direct`): decision 0021.

@@ -1,4 +1,4 @@
-"""Redis: the only module that creates its client.
+"""Redis: the client of services.
 
 All reads and writes use the primary. With Sentinel, its address is requested for each new
 connection. A demoted primary rejects commands or does not answer; its connections are closed.
@@ -23,6 +23,7 @@ __all__ = [
     "RedisConnectionError",
     "RedisError",
     "RedisTimeoutError",
+    "RequestBatcher",
     "check_redis",
     "connect_redis",
 ]

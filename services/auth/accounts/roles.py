@@ -98,7 +98,7 @@ class MenuStore:
             ) from error
 
     async def insert_all(self, tenant: str, menus: Iterable[Menu], session: Session) -> None:
-        """Add the initial entries of a tenant."""
+        """Add entries to the menus of a tenant."""
         documents = [build_menu_document(tenant, menu) for menu in menus]
         await self._menus.insert_many(documents, session=session)
 

@@ -33,7 +33,7 @@ ERROR_CODE_BY_STATUS = {
 
 
 def error_code(command: Command) -> str:
-    """Return why a command ended, or an empty string for success."""
+    """Return why a command failed, otherwise an empty string."""
     return command.error_code or ERROR_CODE_BY_STATUS.get(command.status, "")
 
 

@@ -117,8 +117,8 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     """Index of the pause after the next delivery; it grows with each one, and is 0 after the device
     connects."""
     provisions: bool = True
-    """Whether success marks the device as provisioned; False if it did not wait for a configuration
-    when the command was created."""
+    """Whether success marks the device as provisioned; False if the device did not wait for a
+    configuration when the command was created."""
     unpublished: bool = False
     """True until a process records that the first event is published."""
 

@@ -84,7 +84,7 @@ def _filter_fields(fields: HeaderFields, dropped: frozenset[bytes]) -> list[Head
 def to_service_fields(
     fields: HeaderFields, *, origin: ClientOrigin, request_id: str
 ) -> list[HeaderField]:
-    """Return the header of the request to the service, with names in lower case."""
+    """Return the header fields of the request to the service, with names in lower case."""
     kept_fields = _filter_fields(fields, _DROPPED_REQUEST_FIELDS)
     kept_fields += (
         (b"x-request-id", request_id.encode()),

@@ -7,8 +7,8 @@ number of sockets. Duplicate events are recognized by their id.
 Most subscriptions need no request to `device`, because events contain the ids for checks of device
 grants. `device` is called only for subscriptions by id, and for users with grants of single
 entities.
-Twice a second, the tokens of all sockets and the access versions of their tenants are read from
-Redis. This detects every way in which a token can end, without notifications.
+Every `CHECK_SECONDS`, the tokens of all sockets and the access versions of their tenants are read
+from Redis. This detects every way in which a token can end, without notifications.
 """
 
 import logging
@@ -330,7 +330,7 @@ class SocketChecker:
     """Tasks that reload permissions and grants, by tenant."""
 
     async def run(self) -> None:
-        """Check for ever; without Redis or `auth`, the last known state remains valid."""
+        """Check until cancelled; without Redis or `auth`, the last known state remains valid."""
         try:
             await repeat(self.check_sockets, CHECK_SECONDS, "sockets could not be checked")
         finally:
