@@ -51,7 +51,7 @@ def _check_certificate(path: Path) -> Finding:
 ServiceEnvironment = Mapping[str, str]
 """Environment variables of one service, which contain its settings."""
 CA_FILE_VARIABLE = f"{VARIABLE_PREFIX}CA_FILE"
-CheckUntil = Callable[[float], Awaitable[list[Finding]]]
+Check = Callable[[float], Awaitable[list[Finding]]]
 """A check; the argument is its deadline as a time of the event loop's clock."""
 
 
@@ -72,14 +72,15 @@ async def run_checks(
     `services` are the environments of services. `addresses` has the URLs of processes by name. A
     check that several services share runs once.
     """
-    checks: dict[tuple[str, ...], CheckUntil] = {}
+    checks: dict[tuple[str, ...], Check] = {}
     for settings in sorted(services, key=_may_not_read_partitions):
         for key, check in _select_checks(settings):
             checks.setdefault(key, check)
     ca_file = next((each[CA_FILE_VARIABLE] for each in services if each.get(CA_FILE_VARIABLE)), "")
-    until = asyncio.get_running_loop().time() + MAX_CHECKUP_SECONDS
+    deadline = asyncio.get_running_loop().time() + MAX_CHECKUP_SECONDS
     processes, *results = await asyncio.gather(
-        check_processes(addresses, ca_file, until), *(check(until) for check in checks.values())
+        check_processes(addresses, ca_file, deadline),
+        *(check(deadline) for check in checks.values()),
     )
     findings = [
         check_open_file_limit(),
@@ -99,7 +100,7 @@ def _may_not_read_partitions(settings: ServiceEnvironment) -> bool:
     return settings.get(f"{VARIABLE_PREFIX}NATS_USER") not in PARTITION_READER_USERS
 
 
-def _select_checks(settings: ServiceEnvironment) -> Iterator[tuple[tuple[str, ...], CheckUntil]]:
+def _select_checks(settings: ServiceEnvironment) -> Iterator[tuple[tuple[str, ...], Check]]:
     """Yield the checks for a service's settings; equal checks have an equal key."""
     settings_by_name = {
         name.removeprefix(VARIABLE_PREFIX).lower(): value for name, value in settings.items()

@@ -95,9 +95,9 @@ class BusLogin:
             await bus.close()
 
 
-async def check_streams(login: BusLogin, until: float) -> list[Finding]:
+async def check_streams(login: BusLogin, deadline: float) -> list[Finding]:
     """Check all streams as the user of a service."""
-    return await run_check("nats", "stores", _check_streams(login), until, *CONNECTION_ERRORS)
+    return await run_check("nats", "stores", _check_streams(login), deadline, *CONNECTION_ERRORS)
 
 
 async def _check_streams(login: BusLogin) -> list[Finding]:
@@ -144,10 +144,10 @@ def assess_stream(name: str, reading: StreamReading) -> Iterator[Finding]:
         yield build_finding("rejected messages", wrong, "", "thingwaymessagesrefused", minor=True)
 
 
-async def check_servers(login: BusLogin, until: float) -> list[Finding]:
+async def check_servers(login: BusLogin, deadline: float) -> list[Finding]:
     """Check JetStream, its leader and the clock of each nats-server, as system user."""
     return await run_check(
-        "nats servers", "stores", _check_servers(login), until, *CONNECTION_ERRORS
+        "nats servers", "stores", _check_servers(login), deadline, *CONNECTION_ERRORS
     )
 
 

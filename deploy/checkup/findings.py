@@ -76,17 +76,17 @@ async def run_check(
     subject: str,
     section: RunbookSection,
     check: Coroutine[Any, Any, list[Finding]],
-    until: float,
+    deadline: float,
     *errors: type[Exception],
     minor: bool = False,
 ) -> list[Finding]:
     """Return the findings of a check; a bad one after an error or the deadline.
 
-    `until` is the deadline on the event loop's clock. The check may close its connections later,
+    `deadline` is a time on the event loop's clock. The check may close its connections later,
     because a server that does not answer must not delay the report.
     """
     task = asyncio.ensure_future(check)
-    await asyncio.wait([task], timeout=until - asyncio.get_running_loop().time())
+    await asyncio.wait([task], timeout=deadline - asyncio.get_running_loop().time())
     if task.cancel():
         return [build_error_finding(subject, TimeoutError(), section, minor=minor)]
     try:

@@ -68,11 +68,11 @@ class ProcessState(NamedTuple):
 
 
 async def check_processes(
-    addresses: Mapping[str, str], ca_file: str, until: float
+    addresses: Mapping[str, str], ca_file: str, deadline: float
 ) -> list[Finding]:
     """Check every replica of the services; `addresses` are URLs by service.
 
-    `until` is the deadline on the event loop's clock. `https://` services must have a certificate
+    `deadline` is a time on the event loop's clock. `https://` services must have a certificate
     of `ca_file`, except on loopback.
     """
     try:
@@ -81,7 +81,7 @@ async def check_processes(
         return [build_error_finding("services", error, "certificates")]
     async with aiohttp.ClientSession(connector=connector) as session:
         findings_by_process = await asyncio.gather(
-            *(_read_states(session, until, name, base) for name, base in addresses.items())
+            *(_read_states(session, deadline, name, base) for name, base in addresses.items())
         )
     answers = [*chain.from_iterable(findings_by_process)]
     processes = [answer for answer in answers if isinstance(answer, ProcessState)]
@@ -108,20 +108,20 @@ async def _resolve_replicas(base: str) -> list[str]:
 
 
 async def _read_states(
-    session: aiohttp.ClientSession, until: float, name: str, base: str
+    session: aiohttp.ClientSession, deadline: float, name: str, base: str
 ) -> list[ProcessState | Finding]:
     """Return the state, or a bad finding, of each replica of a service."""
     urls = await _resolve_replicas(base)
     names = [name if len(urls) == 1 else f"{name} at {url}" for url in urls]
-    return await asyncio.gather(*map(partial(_read_state, session, until), names, urls))
+    return await asyncio.gather(*map(partial(_read_state, session, deadline), names, urls))
 
 
 async def _read_state(
-    session: aiohttp.ClientSession, until: float, name: str, base: str
+    session: aiohttp.ClientSession, deadline: float, name: str, base: str
 ) -> ProcessState | Finding:
     verified = urlsplit(base).hostname != LOOPBACK
     try:
-        async with asyncio.timeout_at(until):
+        async with asyncio.timeout_at(deadline):
             (status, body), (metrics_status, text) = await asyncio.gather(
                 *(
                     _fetch_text(session, f"{base}/{page}", ssl=verified)

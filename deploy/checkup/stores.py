@@ -30,7 +30,7 @@ _GB = 1e9
 _PROBE_KEY = "tw:doctor"
 
 
-async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
+async def check_mongo(url: str, database: str, deadline: float) -> list[Finding]:
     """Check MongoDB as the user of a service."""
     subject = f"mongo {database}"
     try:
@@ -39,7 +39,7 @@ async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
         return [build_error_finding(subject, error, "stores")]
     try:
         findings = await run_check(
-            subject, "stores", check_members(subject, mongo), until, StoreError
+            subject, "stores", check_members(subject, mongo), deadline, StoreError
         )
         if mongo.client.nodes:
             more = await asyncio.gather(
@@ -47,15 +47,17 @@ async def check_mongo(url: str, database: str, until: float) -> list[Finding]:
                     f"{subject} writes",
                     "stores",
                     _check_writes(subject, mongo.database),
-                    until,
+                    deadline,
                     StoreError,
                 ),
-                run_check("mongo disk", "stores", _check_disk(mongo.database), until, StoreError),
+                run_check(
+                    "mongo disk", "stores", _check_disk(mongo.database), deadline, StoreError
+                ),
                 run_check(
                     f"migrations of {database}",
                     "migrations",
                     _check_migrations(database, mongo.database),
-                    until,
+                    deadline,
                     StoreError,
                     minor=True,
                 ),
@@ -136,10 +138,10 @@ async def _check_migrations(name: str, database: Database) -> list[Finding]:
     return [build_finding(subject, text, f"{len(migrations)} known, none due", "migrations")]
 
 
-async def check_redis(url: str, until: float) -> list[Finding]:
+async def check_redis(url: str, deadline: float) -> list[Finding]:
     """Check Redis as the user of a service."""
     return await run_check(
-        "redis", "stores", _check_redis(url), until, RedisError, OSError, ValueError
+        "redis", "stores", _check_redis(url), deadline, RedisError, OSError, ValueError
     )
 
 
