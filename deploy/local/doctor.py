@@ -133,8 +133,8 @@ def _check_port(host: str, option: str, port: int, *, running: bool) -> Finding:
     subject = f"port {port}"
     if ports.is_free(port, host):
         return Finding(subject, good=True, text="free")
-    owner = "in use (a launcher is running)" if running else f"in use: choose another with {option}"
-    return Finding(subject, good=running, text=owner)
+    text = "in use (a launcher is running)" if running else f"in use: choose another with {option}"
+    return Finding(subject, good=running, text=text)
 
 
 async def _report_not_running(directory: Path) -> list[Finding]:
@@ -142,17 +142,19 @@ async def _report_not_running(directory: Path) -> list[Finding]:
 
 
 async def _check_platform(directory: Path) -> list[Finding]:
-    """Check the platform that runs with these data."""
+    """Check the platform whose data are in `directory`."""
     is_ready = ready.read(directory) is not None
     state = states.load(directory)
     first = Finding("platform", good=is_ready, text="running" if is_ready else "starting")
     if state.addresses is None:
         return [first]
-    at = state.addresses
-    endpoints = Endpoints("", 0, at.base_url, at.nats_url, at.mqtt_url, ca_file=at.ca_file)
+    public = state.addresses
+    endpoints = Endpoints(
+        "", 0, public.base_url, public.nats_url, public.mqtt_url, ca_file=public.ca_file
+    )
     settings = [build_environment(service, state, endpoints) for service in SERVICES]
     addresses = {
         name: f"http://{ports.LOOPBACK}:{state.ports[name]}" for name in internal_service_names()
     }
-    findings = await run_checks(settings, addresses | {PUBLIC_SERVICE: at.base_url})
+    findings = await run_checks(settings, addresses | {PUBLIC_SERVICE: public.base_url})
     return [first, *findings]

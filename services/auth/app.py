@@ -43,7 +43,7 @@ from services.auth.tenants.service import (
     offer_tenants,
 )
 from services.auth.users import console as users
-from services.auth.users.account import AccountService, OwnSessions, offer_users
+from services.auth.users.account import AccountService, CallerSessions, offer_users
 from services.auth.users.directory import UserDirectory
 from services.auth.users.service import UserService
 from services.auth.wiring import construct_callout, construct_grants, construct_sign_in
@@ -65,7 +65,7 @@ def build_app(
         account_service=account_service,
         directory=UserDirectory(accounts, DeviceClient(core.rpc)),
         user_service=user_service,
-        sessions=OwnSessions(changes, core.user_tokens),
+        sessions=CallerSessions(changes, core.user_tokens),
     )
     role_handlers = roles.RoleHandlerDependencies(RoleService(changes, accounts))
     menu_handlers = menus.MenuHandlerDependencies(

@@ -220,16 +220,16 @@ async def set_event_partitions(
     for number in range(max(active, created)):
         config = event_partition_config(number, active).evolve(num_replicas=replicas)
         if await _stream_exists(js, EVENT_PARTITION_NAMES[number]):
-            held = (await js.stream_info(EVENT_PARTITION_NAMES[number])).config
-            await js.update_stream(config.evolve(num_replicas=held.num_replicas))
+            current = (await js.stream_info(EVENT_PARTITION_NAMES[number])).config
+            await js.update_stream(config.evolve(num_replicas=current.num_replicas))
         else:
             await js.add_stream(config)
-    held = (await js.stream_info(EVENTS)).config
+    current = (await js.stream_info(EVENTS)).config
     counts = {_PARTITIONS_KEY: str(partitions), _CREATED_PARTITIONS_KEY: str(max(active, created))}
     await js.update_stream(
-        held.evolve(
+        current.evolve(
             subjects=[restored_event_subject(EVENTS) if active else ANY_EVENT],
-            metadata={**(held.metadata or {}), **counts},
+            metadata={**(current.metadata or {}), **counts},
         )
     )
     log.info("events are stored in %d partitions instead of %d", partitions, used)

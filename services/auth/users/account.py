@@ -189,7 +189,7 @@ CURRENT_SESSION_ID = "current"
 
 
 @dataclass(frozen=True)
-class OwnSessions:
+class CallerSessions:
     """Lists and ends the sessions of the caller."""
 
     changes: ChangeRunner

@@ -15,7 +15,7 @@ from libs.common.http.request import get_address, get_principal, get_request_id
 from services.auth.accounts.tenants import DEFAULT_TENANT
 from services.auth.menus import MenuResponse, flatten_menus
 from services.auth.tenants.console import build_tenant_parameter, read_tenant_header
-from services.auth.users.account import AccountService, OwnSessions
+from services.auth.users.account import AccountService, CallerSessions
 from services.auth.users.directory import UserDirectory
 from services.auth.users.schemas import (
     ChangeOwnPassword,
@@ -38,7 +38,7 @@ from services.auth.users.service import UserService, user_not_found_error
 AccountServiceDependency = NamedDependency[AccountService]
 UserDirectoryDependency = NamedDependency[UserDirectory]
 UserServiceDependency = NamedDependency[UserService]
-OwnSessionsDependency = NamedDependency[OwnSessions]
+CallerSessionsDependency = NamedDependency[CallerSessions]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class UserHandlerDependencies:
     account_service: AccountService
     directory: UserDirectory
     user_service: UserService
-    sessions: OwnSessions
+    sessions: CallerSessions
 
 
 @dataclass
@@ -98,7 +98,7 @@ async def change_own_password(
 
 @get("/sessions", guards=[users])
 async def list_own_sessions(
-    principal: RequestPrincipal, sessions: OwnSessionsDependency
+    principal: RequestPrincipal, sessions: CallerSessionsDependency
 ) -> list[UserSession]:
     """List up to 100 active sessions of the caller, the current one first."""
     return await sessions.list(principal)
@@ -106,7 +106,7 @@ async def list_own_sessions(
 
 @delete("/sessions/{session_id:str}", guards=[users])
 async def end_own_session(
-    caller: RequestCaller, sessions: OwnSessionsDependency, session_id: FromPath[str]
+    caller: RequestCaller, sessions: CallerSessionsDependency, session_id: FromPath[str]
 ) -> None:
     """End a session with its tokens and live updates. `current` is this session."""
     await sessions.end(caller, session_id)

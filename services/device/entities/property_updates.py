@@ -242,12 +242,12 @@ class EntityWriter:
         readable = thing.loaded_thing.tsl.readable(values)
         try:
             if thing.integration != SYSTEM_INTEGRATION:
-                tell = (
+                send = (
                     self.integrations.send_update
                     if readable == values
                     else self.integrations.send_secrets
                 )
-                await tell(thing.integration, thing.tenant, thing.id, values)
+                await send(thing.integration, thing.tenant, thing.id, values)
             if readable:
                 await self.reporter.report(thing.loaded_thing, readable)
         except InvalidInput as error:
@@ -264,8 +264,8 @@ class EntityWriter:
                 update.reports = list(_build_reports(update))
             except InvalidInput as error:
                 update.error = error
-        done = [update for update in updates if not update.dry_run]
-        reports = [(update, report) for update in done for report in update.reports]
+        written = [update for update in updates if not update.dry_run]
+        reports = [(update, report) for update in written for report in update.reports]
         reasons = await self.reporter.report_all([report for _, report in reports])
         for (update, _), reason in zip(reports, reasons, strict=True):
             if reason is not None:

@@ -111,10 +111,10 @@ class EntityRpc:
         updates = [
             _to_flow_update(update, entities_by_tenant[update.tenant]) for update in request.updates
         ]
-        good = [update for update in updates if update.error is None]
-        calls = (partial(self._update_entities, update) for update in good if not update.is_custom)
+        valid = [update for update in updates if update.error is None]
+        calls = (partial(self._update_entities, update) for update in valid if not update.is_custom)
         await asyncio.gather(
-            self._update_custom([update for update in good if update.is_custom]),
+            self._update_custom([update for update in valid if update.is_custom]),
             gather_limited(CONCURRENT_WRITES, calls),
         )
         return UpdatedEntities(list(map(_to_outcome, updates)))

@@ -257,8 +257,8 @@ class EntityService:
         thing, member = entity.thing, entity.member
         if member.number not in thing.members.by_number:
             raise InvalidInput("is common to all devices: it has a fixed name", field="entity_id")
-        own_name = None if name == (member.declared or member.name) else name
-        change = partial(change_name, path=member.path, name=own_name)
+        custom_name = None if name == (member.declared or member.name) else name
+        change = partial(change_name, path=member.path, name=custom_name)
         if not await self.names[thing.device].change(tenant, thing.id, change):
             raise entity_not_found(entity.id)
 

@@ -158,13 +158,13 @@ class TagStore(ThingDataStore):
         At most `MAX_FOUND_ENTITIES` are returned. Operators are any of the tags, all of them, no
         others, or any tag at all.
         """
-        current: Mapping[str, Document] = {
+        conditions: Mapping[str, Document] = {
             "ANY_EQUALS": {"$in": ids},
             "CONTAINS": {"$all": ids},
             "EQ": {"$not": {"$elemMatch": {"$nin": ids}}},
             "IS_NOT_EMPTY": {"$exists": True},
         }
-        query = {"tenant": tenant, "tags": current[operator]}
+        query = {"tenant": tenant, "tags": conditions[operator]}
         cursor = self._tagged.find(query, {"_id": 1}, sort=[("_id", 1)], limit=MAX_FOUND_ENTITIES)
         return [row["_id"] async for row in cursor]
 
@@ -244,9 +244,9 @@ class EntityTags:
         """Return a page of tags with their numbers of entities."""
         tenant = principal.tenant
         found, total = await self.store.search(tenant, request)
-        count_uses = await self.store.count_uses(tenant, [tag.id for tag in found])
+        use_counts = await self.store.count_uses(tenant, [tag.id for tag in found])
         rows = [
-            TagResponse.from_fields(tag, tagged_entities_count=count_uses[tag.id]) for tag in found
+            TagResponse.from_fields(tag, tagged_entities_count=use_counts[tag.id]) for tag in found
         ]
         return Page(page_size=request.size, page_number=request.number, total=total, content=rows)
 

@@ -118,7 +118,7 @@ class MemberSetDirectory:
 
 @lru_cache(maxsize=1000)
 def _rename_members(members: MemberSet, names: str) -> MemberSet:
-    return members.renamed(parse_names(names)) if names else members
+    return members.rename(parse_names(names)) if names else members
 
 
 ThingsByIdentifier = dict[tuple[str, str], EntityThing]

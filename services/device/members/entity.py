@@ -266,7 +266,7 @@ def thing_from_document(document: ThingDocument, loaded: Thing | None = None) ->
         name=None,
         created_at=to_ms(document["createdAt"]),
         updated_at=to_ms(document["updatedAt"]),
-        members=members.renamed(parse_names(document.get("entityNames", ""))),
+        members=members.rename(parse_names(document.get("entityNames", ""))),
         flow=document.get("flow"),
         loaded=loaded,
     )

@@ -89,7 +89,7 @@ class MemberSet:
         self.by_number = {member.number: member for member in self.members}
         self.by_path = {member.path: member for member in self.members}
 
-    def renamed(self, names: Mapping[str, str]) -> "MemberSet":
+    def rename(self, names: Mapping[str, str]) -> "MemberSet":
         """Return a copy whose members have the names in `names`, by path."""
         return MemberSet(
             msgspec.structs.replace(member, name=names[member.path], declared=member.name)

@@ -30,14 +30,14 @@ class LiveComponents:
     hub: Hub
     events: LiveEventConsumer
     admission: AdmissionControl
-    watch: SocketChecker
+    socket_checker: SocketChecker
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Push changes and check sockets while the block runs."""
         await answer_usage_requests(self.bus, self.admission.measure_usage)
         try:
-            async with run_in_background(self.events.consumer.run(), self.watch.run()):
+            async with run_in_background(self.events.consumer.run(), self.socket_checker.run()):
                 yield
         finally:
             await self.hub.mqtt_publisher.stop()
@@ -67,5 +67,5 @@ def wire(
         hub=hub,
         events=events,
         admission=admission,
-        watch=SocketChecker(hub, credentials, user_access, subscriptions),
+        socket_checker=SocketChecker(hub, credentials, user_access, subscriptions),
     )

@@ -38,7 +38,7 @@ class PlanCache:
         self._known: OrderedDict[tuple[int, int], _CachedPlan] = OrderedDict()
         self._sizes: Counter[str] = Counter()
         """Characters by tenant."""
-        self._reading = FairScheduler(
+        self._compilations = FairScheduler(
             "flow plans",
             MAX_CONCURRENT_COMPILATIONS,
             items=sys.maxsize,
@@ -50,7 +50,7 @@ class PlanCache:
         """Return the plan; raise `NotFound`, or `DesignInvalid` if it cannot run any more."""
         key = (flow_id, version)
         if key not in self._known:
-            async with self._reading.slot(tenant, sub=flow_id):
+            async with self._compilations.slot(tenant, sub=flow_id):
                 if key not in self._known:
                     self._cache(key, await self._read_and_compile(tenant, flow_id, version))
         self._known.move_to_end(key)

@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 RECOVERY_PERIOD_SECONDS, PENDING_PERIOD_SECONDS = 2.0, 10.0
 """Seconds between two recoveries of each kind."""
 RUNS_PER_BATCH = 200
+"""Runs that are read together."""
 MAX_RUN_ATTEMPTS = 3
 """Maximum attempts, so that a run that crashes its replica does not crash all replicas."""
 INTERRUPTED_REASON = "interrupted: the service stopped during the run"
@@ -90,7 +91,7 @@ class OrphanedRunRecovery:
     replicas: ReplicaRegistry
     engine: Engine
     log: ReplicaRunLog
-    _known: tuple[list[str], float] = field(default=([], 0.0), init=False)
+    _last_complete: tuple[list[str], float] = field(default=([], 0.0), init=False)
     """Live replicas at the last complete recovery, and the monotonic time of the next one."""
 
     async def recover(self) -> None:
@@ -99,7 +100,7 @@ class OrphanedRunRecovery:
         Runs are read when replicas have changed, and every `IDLE_PERIOD_SECONDS`.
         """
         alive, now = await self.replicas.list_alive(), time.monotonic()
-        if alive == self._known[0] and now < self._known[1]:
+        if alive == self._last_complete[0] and now < self._last_complete[1]:
             return
         full: set[str] = set()
         while orphans := await self.store.list_orphans(alive, RUNS_PER_BATCH, full):
@@ -108,7 +109,7 @@ class OrphanedRunRecovery:
                     await self._restart_or_interrupt(run, alive)
                 else:
                     full.add(run.tenant)
-        self._known = ([], 0.0) if full else (alive, now + IDLE_PERIOD_SECONDS)
+        self._last_complete = ([], 0.0) if full else (alive, now + IDLE_PERIOD_SECONDS)
 
     async def _restart_or_interrupt(self, run: Run, alive: list[str]) -> None:
         replica = self.replicas.replica

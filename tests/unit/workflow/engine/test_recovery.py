@@ -89,6 +89,6 @@ async def test_runs_are_read_when_replicas_have_changed() -> None:
     fake.alive.remove("second")
     await recovery.recover()
     assert fake.reads == 2
-    recovery._known = (fake.alive, 0.0)
+    recovery._last_complete = (fake.alive, 0.0)
     await recovery.recover()
     assert fake.reads == 3
