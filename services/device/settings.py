@@ -36,7 +36,8 @@ class DeviceSettings(StoreSettings):
     service_call_timeout: Seconds = 10.0
     """Seconds that a console waits for the answer of a service call, which then continues."""
     http_offline_after: Seconds = 300.0
-    """Seconds without a request after which a device that uses HTTP is OFFLINE."""
+    """Seconds without a request after which a device that uses HTTP is OFFLINE, unless its product
+    has a time."""
     uplink_partitions: PartitionCount = 1
     """Number of streams that share the messages of devices, 1 to 16. The messages of a device are
     in one of them. The configuration of nats-server must have the same number."""

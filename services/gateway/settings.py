@@ -35,7 +35,7 @@ class GatewaySettings(ServiceSettings):
     """Port for operators on the same address: only it answers `/metrics`, and its `/readyz` has
     reasons. With 0, the public port answers `/metrics`."""
     max_body: Count = 8 * MIB
-    """Maximum bytes of a request body, at most 8 MiB. Pictures (10 MiB) and hooks have their own."""
+    """Maximum bytes of a request body, at most 8 MiB. Pictures and hooks have their own maximum."""
     max_header: Count = 32 * 1024
     """Maximum bytes of the path, query and header fields of a request together."""
     request_timeout: Seconds = 30.0

@@ -17,30 +17,33 @@ from libs.common.scheduling.turns import repeat
 from libs.common.store.lease import Job, Leader
 from services.workflow.clients import Clients
 from services.workflow.components.catalogue import (
-    ComponentHandlers,
+    ComponentHandlerDependencies,
     ConsoleEditors,
     component_router,
 )
-from services.workflow.credentials.console import CredentialHandlers, credential_router
+from services.workflow.credentials.console import CredentialHandlerDependencies, credential_router
 from services.workflow.engine.log_entries import REJECTED_RUNS_LOG_SECONDS
 from services.workflow.engine.recovery import PENDING_PERIOD_SECONDS, RECOVERY_PERIOD_SECONDS
 from services.workflow.engine.wiring import EngineParts, wire_engine
-from services.workflow.flows.console import FlowHandlers, flow_router
+from services.workflow.flows.console import FlowHandlerDependencies, flow_router
 from services.workflow.flows.deployment import REPAIR_SECONDS
-from services.workflow.flows.logs import LogHandlers, log_router
+from services.workflow.flows.logs import LogHandlerDependencies, log_router
 from services.workflow.flows.store import FlowStore
 from services.workflow.flows.wiring import Flows, wire_flows
 from services.workflow.migrations import MIGRATIONS
 from services.workflow.nodes.wiring import NodeTypes, wire_nodes
 from services.workflow.notifications.channels import NotificationChannels
-from services.workflow.notifications.console import NotificationHandlers, notification_router
+from services.workflow.notifications.console import (
+    NotificationHandlerDependencies,
+    notification_router,
+)
 from services.workflow.notifications.events import create_alarm_consumer
 from services.workflow.notifications.sender import NotificationSender
 from services.workflow.notifications.service import NotificationSettings
 from services.workflow.notifications.store import NotificationStore
 from services.workflow.runs.log import CLEANUP_SECONDS
 from services.workflow.settings import WorkflowSettings
-from services.workflow.trials import TrialHandlers, TrialService, trial_router
+from services.workflow.trials import TrialHandlerDependencies, TrialService, trial_router
 from services.workflow.triggers.console import PUBLIC_PATHS, hook_router
 from services.workflow.triggers.wiring import Triggers, wire_stores, wire_triggers
 
@@ -90,10 +93,10 @@ def build_app(core: WorkflowPackages) -> Litestar:
     """Build the HTTP application."""
     clients, nodes, triggers = core.clients, core.nodes, core.triggers
     routers = [
-        flow_router(FlowHandlers(core.flows.service)),
-        trial_router(TrialHandlers(core.trials)),
-        log_router(LogHandlers(core.flows.logs)),
-        component_router(ComponentHandlers(nodes.registry, ConsoleEditors(clients.rpc))),
+        flow_router(FlowHandlerDependencies(core.flows.service)),
+        trial_router(TrialHandlerDependencies(core.trials)),
+        log_router(LogHandlerDependencies(core.flows.logs)),
+        component_router(ComponentHandlerDependencies(nodes.registry, ConsoleEditors(clients.rpc))),
     ]
     return create_app(
         ServiceDescription(
@@ -102,8 +105,10 @@ def build_app(core: WorkflowPackages) -> Litestar:
             routes=[
                 Router("/workflow", route_handlers=routers, tags=["Workflows"]),
                 hook_router(triggers),
-                credential_router(CredentialHandlers(nodes.credentials)),
-                notification_router(NotificationHandlers(core.sender.settings, core.sender)),
+                credential_router(CredentialHandlerDependencies(nodes.credentials)),
+                notification_router(
+                    NotificationHandlerDependencies(core.sender.settings, core.sender)
+                ),
             ],
             verifier=HeaderVerifier(clients.settings.internal_public_key),
             telemetry=clients.telemetry,

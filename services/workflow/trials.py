@@ -341,12 +341,12 @@ test_flow = post(
 
 
 @dataclass(frozen=True)
-class TrialHandlers:
+class TrialHandlerDependencies:
     """Dependencies of the operations on trials."""
 
     trials: TrialService
 
 
-def trial_router(handlers: TrialHandlers) -> Router:
+def trial_router(handlers: TrialHandlerDependencies) -> Router:
     """Return the router below `/workflow`."""
     return route_operations(globals(), "/flows", dependencies=build_dependencies(handlers))

@@ -149,7 +149,10 @@ class BatchConsumer:
     subject: str = ""
     """Filters messages by subject; empty accepts every message of the stream."""
     subjects: tuple[str, ...] | Callable[[], tuple[str, ...]] = ()
-    """Several such filters. Those of a function may change; `apply_subjects` applies the change."""
+    """Several filters instead of `subject`, or a function that returns them.
+
+    `apply_subjects` applies a changed result of the function.
+    """
     from_now: bool = False
     """Skip messages that the stream received before the consumer was created."""
     ephemeral: bool = False

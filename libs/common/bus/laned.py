@@ -43,7 +43,7 @@ MISSING_REDELIVERY_SECONDS = 60.0
 
 @dataclass(slots=True)
 class _ReturnedMessages:
-    """The returned messages of a lane."""
+    """The messages of a lane that were returned to the stream, and those that wait for them."""
 
     sequences: set[tuple[str, int]] = field(default_factory=set)
     """Sequences of the returned messages by stream."""

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-Connect = Literal["ONLINE", "OFFLINE", "DISCONNECT"]
+ConnectStatus = Literal["ONLINE", "OFFLINE", "DISCONNECT"]
+"""`DISCONNECT` until the device first connects."""
 AlarmChange = Literal["raised", "cleared", "claimed"]
 TaskStatus = Literal["PENDING", "SENT", "SUCCESS", "FAILED", "TIMEOUT"]
 
@@ -55,7 +56,7 @@ class DeviceChanged(Event, kw_only=True):
 class DeviceConnection(Event, kw_only=True):
     """A device connected or disconnected: `device.{id}.(online|offline)`."""
 
-    connect_status: Connect
+    connect_status: ConnectStatus
 
 
 class PropertiesReported(Event, kw_only=True):
@@ -85,7 +86,8 @@ class PropertiesRejected(Event, kw_only=True):
     """Time of measurement in milliseconds since 1970-01-01 UTC, or of arrival if the complete
     message was rejected."""
     faults: list[Fault]
-    """Rejected values with the reasons, at most 100."""
+    """First rejected values with the reasons, at most 100, and as many as fit. If some are omitted,
+    a further entry with an empty path has their number as its reason."""
     whole: bool = False
     """Whether the complete message was rejected; then a `Dead` event has it, too."""
 

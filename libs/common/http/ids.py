@@ -51,14 +51,14 @@ def parse_id(value: Any, field: str) -> int:
 
 
 class _IdType(type):
-    """A metaclass for ids: msgspec checks ids by `isinstance`, which calls `holds`."""
+    """A metaclass for ids: msgspec checks ids by `isinstance`, which calls `accepts_other`."""
 
     def __instancecheck__(cls, value: Any) -> bool:
         if (
             type(value) is int and 1 <= value <= MAX_ID
         ):  # first, for speed: bodies may have 100,000 ids
             return True
-        return bool(cls.holds(value))  # type: ignore[attr-defined]
+        return bool(cls.accepts_other(value))  # type: ignore[attr-defined]
 
 
 class _Id(metaclass=_IdType):
@@ -70,7 +70,7 @@ class _Id(metaclass=_IdType):
     )
 
     @classmethod
-    def holds(cls, value: Any) -> bool:
+    def accepts_other(cls, value: Any) -> bool:
         """Return whether a `value` that is not a numeric id belongs to this type."""
         return False
 
@@ -86,7 +86,7 @@ class _NewId(_Id):
     schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, pattern="^[0-9]{0,16}$"))
 
     @classmethod
-    def holds(cls, value: Any) -> bool:
+    def accepts_other(cls, value: Any) -> bool:
         """Return whether `value` is the empty text."""
         return bool(value == "")
 
@@ -97,7 +97,7 @@ class _NamedId(_Id):
     schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, max_length=MAX_NAMED_ID_LENGTH))
 
     @classmethod
-    def holds(cls, value: Any) -> bool:
+    def accepts_other(cls, value: Any) -> bool:
         """Return whether `value` is a name, or 0."""
         if isinstance(value, str):
             return len(value) <= MAX_NAMED_ID_LENGTH

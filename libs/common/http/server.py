@@ -132,6 +132,8 @@ async def serve(
 def _freeze_permanent_objects(young: int) -> None:
     """Exclude modules, routes and schemas from garbage collection.
 
+    A later collection starts after `young` new objects.
+
     These several hundred thousand objects live as long as the process.
     """
     gc.collect()

@@ -89,11 +89,11 @@ class AccessReader:
         self._cache = VersionedCache(rpc, GET_ACCESS, Access, MAX_CACHED_USERS)
 
     async def add_access(self, principal: Principal) -> Principal:
-        """Return a user with the permissions of version `principal.access`; others unchanged.
+        """Return a user with the permissions of version `principal.access` or newer.
 
-        Version 0 means that Redis has none: `auth` is asked and restores it. Raises
-        `Unauthenticated` if the user is deleted or disabled, `Unavailable` without an answer of
-        `auth`.
+        Principals of other kinds are returned unchanged. Version 0 means that Redis has none:
+        `auth` is asked and restores it. Raises `Unauthenticated` if the user is deleted or
+        disabled, `Unavailable` without an answer of `auth`.
         """
         if principal.kind is not PrincipalKind.USER:
             return principal

@@ -96,7 +96,7 @@ class FairScheduler:
     async def acquire(self, lane: str, *, sub: Hashable = None, size: int = 0) -> float:
         """Wait for a worker; return its start time for `release`. Raises `LaneFull`."""
         turn = self._enter(lane, sub, size)
-        return turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
+        return turn if isinstance(turn, float) else await self._wait_for_turn(turn, lane, sub, size)
 
     def release(self, lane: str, began: float, *, sub: Hashable = None) -> None:
         """Release a worker of a lane."""
@@ -149,7 +149,9 @@ class FairScheduler:
         sub: Hashable,
         size: int,
     ) -> R:
-        began = turn if isinstance(turn, float) else await self._turn(turn, lane, sub, size)
+        began = (
+            turn if isinstance(turn, float) else await self._wait_for_turn(turn, lane, sub, size)
+        )
         try:
             return await job()
         finally:
@@ -165,7 +167,7 @@ class FairScheduler:
             self._hand_out()
         return turn
 
-    async def _turn(self, turn: Turn, lane: str, sub: Hashable, size: int) -> float:
+    async def _wait_for_turn(self, turn: Turn, lane: str, sub: Hashable, size: int) -> float:
         try:
             return await turn
         except asyncio.CancelledError:

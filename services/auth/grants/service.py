@@ -65,7 +65,7 @@ class GrantService:
         await self.changes.run(caller, insert_grants)
 
     async def remove(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
-        """Revoke resources, ignoring those not granted; raise `NotFound`."""
+        """Revoke resources, ignoring those not granted; raise `NotFound` without the role."""
 
         async def delete_grants(change: ChangeTransaction) -> None:
             role = await self.roles.get(caller, role_id, change.session)

@@ -21,7 +21,7 @@ from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)
-class AlarmHandlers:
+class AlarmHandlerDependencies:
     """Dependencies of the HTTP handlers."""
 
     alarms: AlarmService
@@ -56,7 +56,7 @@ def wire_alarms(
     evaluator = Evaluator(rules, store, history, devices, values, uplink)
     flow_store = FlowAlarmStore(mongo, clients.outbox, devices, store.collection)
     FlowAlarms(flow_store, entities).offer(rpc)
-    handlers = AlarmHandlers(
+    handlers = AlarmHandlerDependencies(
         alarms=AlarmService(store, devices, grants),
         alarm_rules=AlarmRuleService(rules, devices, things.products, grants),
     )

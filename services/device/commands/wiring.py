@@ -24,7 +24,7 @@ from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommandHandlers:
+class CommandHandlerDependencies:
     """Dependencies of the HTTP handlers."""
 
     commands: CommandService
@@ -68,7 +68,7 @@ def wire_commands(
     )
     delivery = DueCommandDelivery(devices=devices, bus=bus, commands=store, sender=sender)
     polls = CommandPolls(bus, directory, store, telemetry.presence)
-    handlers = CommandHandlers(
+    handlers = CommandHandlerDependencies(
         commands=service,
         command_polls=polls,
         configurator=BatchConfigurator(service, devices, directory, clients.grants),

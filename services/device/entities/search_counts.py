@@ -123,7 +123,7 @@ class SelectedMembers:
     def matching_members(
         self, group: GroupKey, key: MemberSetKey, thing: EntityThing
     ) -> list[Member]:
-        """Return the matching members of a device, in order."""
+        """Return the matching members of a device within a group, in the order of its TSL."""
         members = self.groups.get(group, {}).get(key, [])
         keyword = self._keyword
         if keyword is not None and members:

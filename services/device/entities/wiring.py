@@ -26,7 +26,7 @@ from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)
-class EntityHandlers:
+class EntityHandlerDependencies:
     """Dependencies of the HTTP handlers."""
 
     entities: EntityService
@@ -98,7 +98,7 @@ def wire_entities(
         caller=caller,
         custom=custom,
     ).offer(rpc)
-    handlers = EntityHandlers(
+    handlers = EntityHandlerDependencies(
         entities=service,
         entity_search=EntitySearch(
             devices.queries,

@@ -158,7 +158,10 @@ class EncodedDownlink(NamedTuple):
 def find_entry_point(
     functions: Mapping[str, Sequence[str]], conventions: Mapping[str, list[CodecArgument]]
 ) -> list[CodecStep]:
-    """Return the entry point by convention; `functions` are those of each script."""
+    """Return the first function of `conventions` that a script has, or nothing.
+
+    `functions` has the names of functions by script, `conventions` the arguments by function name.
+    """
     for entry, args in conventions.items():
         for script, script_functions in functions.items():
             if entry in script_functions:

@@ -87,7 +87,7 @@ def wire_frames(clients: Clients, *, things: ThingsPackage, retention: Retention
 
 
 @dataclass(frozen=True, kw_only=True)
-class LorawanHandlers:
+class LorawanHandlerDependencies:
     """Dependencies of the HTTP handlers."""
 
     codec_service: CodecService
@@ -159,7 +159,7 @@ def wire_lorawan(
         frame_days=settings.frame_retention_days,
         history_days=settings.retention_days,
     )
-    handlers = LorawanHandlers(
+    handlers = LorawanHandlerDependencies(
         codec_service=codecs.service,
         redecodes=RedecodeService(redecodes, products, devices.queries, things.granted_devices),
         frames=FrameService(frames, telemetry.partitions, directory),

@@ -150,7 +150,7 @@ def _list_declared(document: TslDocument) -> Iterator[Member]:
 def _filter_entries_with_entity(
     entries: Sequence[PropertyOrParamSpec], parent_id: str = ""
 ) -> Iterator[Any]:
-    """Yield the entries that have an entity: not an inner STRUCT, and not inside an ARRAY.
+    """Yield the entries that have an entity: none inside an ARRAY, and a STRUCT only as a property.
 
     `parent_id` is the id of the event or service whose parameters `entries` are.
     """

@@ -60,7 +60,7 @@ from services.device.things.wiring import ThingsPackage
 
 
 @dataclass(frozen=True, kw_only=True)
-class RegistryHandlers:
+class RegistryHandlerDependencies:
     """Dependencies of the HTTP handlers."""
 
     device_service: DeviceService
@@ -163,7 +163,7 @@ def wire_registry(
         integration_device_writer=integration_device_writer,
         retention_ms=settings.retention_days * DAY_MS,
     ).offer(rpc)
-    handlers = RegistryHandlers(
+    handlers = RegistryHandlerDependencies(
         device_service=DeviceService(
             devices,
             telemetry.values,

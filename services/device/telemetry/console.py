@@ -18,7 +18,7 @@ from libs.common.bus import DEAD, Bus
 from libs.common.bus.stored_messages import read_newest_events
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms, to_ms
-from libs.common.contracts.events import Connect, DeviceConnection
+from libs.common.contracts.events import ConnectStatus, DeviceConnection
 from libs.common.errors import Unavailable
 from libs.common.http import RequestPrincipal
 from libs.common.http.console import ResponseModel, get
@@ -47,7 +47,7 @@ class ConnectionEvent(msgspec.Struct, kw_only=True):
 
     at: int
     """Unix time in ms."""
-    status: Connect
+    status: ConnectStatus
 
 
 class ConnectionEvents(ResponseModel, kw_only=True):

@@ -37,7 +37,7 @@ MAX_CHANGES = 500
 """Maximum connections or devices that one transaction changes."""
 MAX_USER_CONNECTIONS_READ = 2_000
 """Maximum connections of a user that a query returns."""
-_LAST_CID = 2**63 - 1
+_MAX_CID = 2**63 - 1
 
 
 class PresenceStore:
@@ -59,7 +59,7 @@ class PresenceStore:
         self, server: str, after: int, until: int | None
     ) -> list[ConnectedUser]:
         """Return up to `MAX_CHANGES` connections of a server with `after` < cid <= `until`."""
-        last = _LAST_CID if until is None else until
+        last = _MAX_CID if until is None else until
         between = {"$gt": _key(Connection(server, after)), "$lte": _key(Connection(server, last))}
         cursor = self._connections.find({"_id": between}).sort("_id", 1).limit(MAX_CHANGES)
         return [ConnectedUser(_connection(row), row["user"]) async for row in cursor]
@@ -74,7 +74,7 @@ class PresenceStore:
             if row is None:
                 return servers
             servers.add(row["_id"]["server"])
-            above = Connection(row["_id"]["server"], _LAST_CID)
+            above = Connection(row["_id"]["server"], _MAX_CID)
 
     async def apply_and_list_opened(
         self, opened: Iterable[ConnectedUser], ended: Iterable[ConnectedUser]

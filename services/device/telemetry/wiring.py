@@ -87,7 +87,7 @@ def wire_stores(clients: Clients, *, things: ThingsPackage) -> ReportStores:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TelemetryHandlers:
+class TelemetryHandlerDependencies:
     """Dependencies of the HTTP handlers."""
 
     edge: HttpIngestService
@@ -152,7 +152,7 @@ def wire_telemetry(
     history = HistoryStore(
         things.devices, direct_partitions, stores.retention, things.specifications
     )
-    handlers = TelemetryHandlers(
+    handlers = TelemetryHandlerDependencies(
         edge=HttpIngestService(
             bus=bus,
             things=things.directory,

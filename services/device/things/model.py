@@ -15,7 +15,7 @@ from libs.common.bus import OutboxEntry
 from libs.common.bus.event_shortening import encode_shortened_event
 from libs.common.bus.subjects import device_event
 from libs.common.clock import now_ms
-from libs.common.contracts.events import Connect, DeviceChanged, DeviceProfile
+from libs.common.contracts.events import ConnectStatus, DeviceChanged, DeviceProfile
 from libs.common.store.mongo import Document
 from libs.common.things import DIRECT_INTEGRATION, GENERIC_MODEL, device_key
 from libs.common.tsl import Tsl
@@ -131,7 +131,7 @@ class Device(ListedDevice, kw_only=True):
     """The user who added it through its integration, or removed it from an application."""
     additional: dict[str, Any] | None = None
     """Data that its integration stores with it."""
-    connect_status: Connect = "DISCONNECT"
+    connect_status: ConnectStatus = "DISCONNECT"
     """DISCONNECT until it is ONLINE for the first time."""
     connect_changed: datetime | None = None
     """Time of the last change of `connect_status`."""
@@ -211,7 +211,7 @@ class DeviceWithPresence(msgspec.Struct, rename="camel", kw_only=True):
     dev_eui: str | None = msgspec.field(name="devEUI", default=None)
     application: ApplicationRef | None = None
     group: int | None = None
-    connect_status: Connect = "DISCONNECT"
+    connect_status: ConnectStatus = "DISCONNECT"
     http_until: datetime | None = None
     """The time until which a report over HTTP keeps it ONLINE."""
 
@@ -220,7 +220,7 @@ class OwnerAndStatus(msgspec.Struct, rename="camel"):
     """The application that owns a device, and the connection state of the device."""
 
     application: ApplicationRef | None = None
-    connect_status: Connect = "DISCONNECT"
+    connect_status: ConnectStatus = "DISCONNECT"
 
     @property
     def application_id(self) -> int | None:

@@ -27,7 +27,7 @@ MAX_WAITING_FRAMES = 256
 MAX_WAITING_BYTES = 1024 * 1024
 """Maximum bytes of the frames that wait for a slow reader."""
 MAX_MERGED_FRAME_BYTES = 256 * 1024
-"""Maximum bytes of a frame of latest values, unless a single value is larger."""
+"""Bytes of latest values from which a frame gets no further value; the last one may exceed it."""
 
 _encoder = msgspec.json.Encoder()
 _overflow_counter = metrics.get_meter("thingway").create_counter(

@@ -323,8 +323,9 @@ class _MappedBody:
     def get_counter_and_session(self) -> dict[str, Any]:
         """Return counter and session, which identify an uplink.
 
-        Without a session or a counter, the time identifies the uplink, and without a time each
-        delivery is a new uplink: a device that joins again restarts its counter.
+        A counter alone does not, because a device restarts it when it joins again. If session or
+        counter is missing, the time replaces the session. Without a time, a random text does, so
+        each delivery is a new uplink.
         """
         counter, session = self.get_whole_number(COUNTER, MAX_FRAME_COUNTER), self.get_text(SESSION)
         time = parse_time(self._find_value(TIME)[1])

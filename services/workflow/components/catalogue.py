@@ -226,13 +226,13 @@ async def list_languages() -> Languages:
 
 
 @dataclass(frozen=True)
-class ComponentHandlers:
+class ComponentHandlerDependencies:
     """Dependencies of the operations on node types."""
 
     registry: NodeRegistry
     editors: ConsoleEditors
 
 
-def component_router(handlers: ComponentHandlers) -> Router:
+def component_router(handlers: ComponentHandlerDependencies) -> Router:
     """Return the router below `/workflow`."""
     return route_operations(globals(), "/components", dependencies=build_dependencies(handlers))

@@ -128,13 +128,13 @@ def _parse_type(text: str) -> CredentialsType:
 
 
 @dataclass(frozen=True)
-class CredentialHandlers:
+class CredentialHandlerDependencies:
     """Dependencies of the operations on credentials."""
 
     credentials: TenantCredentials
 
 
-def credential_router(handlers: CredentialHandlers) -> Router:
+def credential_router(handlers: CredentialHandlerDependencies) -> Router:
     """Return the router of the package."""
     return route_operations(
         globals(),

@@ -106,12 +106,12 @@ def _parse_version(text: str | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class FlowHandlers:
+class FlowHandlerDependencies:
     """Dependencies of the operations on flows."""
 
     flows: FlowService
 
 
-def flow_router(handlers: FlowHandlers) -> Router:
+def flow_router(handlers: FlowHandlerDependencies) -> Router:
     """Return the router below `/workflow`."""
     return route_operations(globals(), "/flows", dependencies=build_dependencies(handlers))

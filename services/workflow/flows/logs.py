@@ -158,12 +158,12 @@ async def get_flow_log(
 
 
 @dataclass(frozen=True)
-class LogHandlers:
+class LogHandlerDependencies:
     """Dependencies of the operations on logs."""
 
     logs: LogService
 
 
-def log_router(handlers: LogHandlers) -> Router:
+def log_router(handlers: LogHandlerDependencies) -> Router:
     """Return the router below `/workflow`."""
     return route_operations(globals(), "/flows", dependencies=build_dependencies(handlers))

@@ -67,14 +67,14 @@ async def test_alarm_notifications(
 
 
 @dataclass(frozen=True)
-class NotificationHandlers:
+class NotificationHandlerDependencies:
     """Dependencies of the operations on notifications."""
 
     notifications: NotificationSettings
     notification_sender: NotificationSender
 
 
-def notification_router(handlers: NotificationHandlers) -> Router:
+def notification_router(handlers: NotificationHandlerDependencies) -> Router:
     """Return the router of the package."""
     return route_operations(
         globals(),

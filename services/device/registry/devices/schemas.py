@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from libs.common.contracts.events import Connect
+from libs.common.contracts.events import ConnectStatus
 from libs.common.http import console
 from libs.common.http.ids import Id, OptionalId
 from libs.common.things import AccessMod, EntityType, ValueType
@@ -96,7 +96,7 @@ class SearchDevices(Search, rename="camel", kw_only=True):
     model: SingleLineText | None = None
     hardware_version: SingleLineText | None = None
     firmware_version: SingleLineText | None = None
-    connect_status: list[Connect] | None = None
+    connect_status: list[ConnectStatus] | None = None
     device_type: list[DeviceType] | None = None
     rps_status: list[ProvisioningStatus] | None = None
     autop_status: list[ProvisioningStatus] | None = None
@@ -132,7 +132,7 @@ class DeviceRecord(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=T
     model: str
     tsl_version: str
     device_type: DeviceType
-    connect_status: Connect
+    connect_status: ConnectStatus
     license_status: str
     rps_status: ProvisioningStatus
     autop_status: ProvisioningStatus

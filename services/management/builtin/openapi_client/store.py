@@ -125,7 +125,7 @@ class OpenApiStore:
         )
 
     async def exclude_device(self, tenant: str, identifier: str) -> None:
-        """Exclude a device from syncs; this expires 90 days after the latest call."""
+        """Exclude a device from syncs; this expires 90 days after the last exclusion."""
         await self._links.update_one(
             {"_id": _link_id(tenant, identifier)},
             {"$set": {"link.state": "left", "leftAt": datetime.now(UTC)}},
