@@ -5,7 +5,9 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import msgspec
@@ -19,6 +21,7 @@ from libs.common.identity.tokens import token_hash
 from libs.common.store.redis import Redis, connect_redis
 from libs.common.telemetry import Telemetry
 from services.gateway.app import create_gateway
+from services.gateway.pages import create_pages_application
 from services.gateway.settings import GatewaySettings
 from tests.servers import Servers
 from tests.serving import serving
@@ -154,6 +157,36 @@ class Gateway:
         return reader, writer
 
 
+class LazyPages:
+    """The gateway's own pages, built at their first request: that takes longer than most tests."""
+
+    def __init__(
+        self,
+        readiness: Any,
+        catalogue: Any,
+        telemetry: Any,
+        lifespan: Any,
+        *more: Any,
+        **options: Any,
+    ) -> None:
+        self._lifespan = lifespan
+        self._build = partial(
+            create_pages_application, readiness, catalogue, telemetry, lifespan, *more, **options
+        )
+        self._app: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            async with self._lifespan(None):
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        self._app = self._app or self._build()
+        await self._app(scope, receive, send)
+
+
 Start = Callable[..., contextlib.AbstractAsyncContextManager[Gateway]]
 
 
@@ -198,9 +231,10 @@ def start(servers: Servers, redis: Redis, device: Recorder, auth: Recorder) -> S
             "internal_private_key": private,
             "upstreams": f"auth=http://127.0.0.1:{auth.port},device=http://127.0.0.1:{device.port}",
         }
-        door = await create_gateway(
-            GatewaySettings(**(given | settings)), Telemetry(None, MeterProvider())
-        )
+        with patch("services.gateway.app.create_pages_application", LazyPages):
+            door = await create_gateway(
+                GatewaySettings(**(given | settings)), Telemetry(None, MeterProvider())
+            )
         async with (
             serving(
                 door,
