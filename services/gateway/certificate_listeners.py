@@ -90,7 +90,7 @@ class MqttClientConnection(TunnelEnd):
         self._joining: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection; close it if its address has too many, or after a timeout."""
+        """Count the connection; close it if its address has too many or the CONNECT is late."""
         super().connection_made(transport)
         peer = transport.get_extra_info("peername")
         slot_limit = self._listener.connections.find_slot_limit(peer[0] if peer else "unknown")
@@ -130,7 +130,10 @@ class MqttClientConnection(TunnelEnd):
         super().connection_lost(exc)
 
     def _take_first_data(self) -> bytes | None:
-        """Return the received data with a rewritten CONNECT; None until it is complete."""
+        """Return the received data, with the login of a certificate added to the CONNECT.
+
+        Returns None until the CONNECT is complete, and raises `PacketError` for another packet.
+        """
         end = find_connect_end(self._head)
         if end is None or len(self._head) < end:
             return None
@@ -138,10 +141,10 @@ class MqttClientConnection(TunnelEnd):
         return self._add_pass(packet) + rest
 
     def _add_pass(self, packet: bytes) -> bytes:
-        """Return a CONNECT that logs in the device of a certificate without a password.
+        """Return the CONNECT, with a pass as password if the client has a certificate.
 
-        Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and
-        rejected.
+        A CONNECT that has a password, or a user name other than the SN of the certificate, is
+        returned unchanged, and nats-server checks its login.
         """
         certificate, connect = peer_certificate(self.transport), read_connect(packet)
         if certificate is None or connect is None or connect.password is not None:
@@ -180,7 +183,7 @@ class UnexpectedOperationError(ValueError):
 
 
 def rewrite_info_for_client(line: bytes) -> bytes:
-    """Return nats-server's INFO with TLS required and without other servers."""
+    """Return nats-server's INFO with TLS required and without the addresses of other servers."""
     info = _decode_operation(line, b"INFO ") | {"tls_required": True}
     info.pop("connect_urls", None)
     return b"INFO " + msgspec.json.encode(info) + b"\r\n"
@@ -189,9 +192,11 @@ def rewrite_info_for_client(line: bytes) -> bytes:
 def add_pass_to_connect(
     line: bytes, certificate: PeerCertificate | None, passes: CertificatePassSigner
 ) -> bytes:
-    """Return a CONNECT that logs in the device of a certificate without a credential.
+    """Return the CONNECT, with a pass as password if the client has a certificate.
 
-    Its user name must be the SN or empty; any other CONNECT is forwarded unchanged, and rejected.
+    A CONNECT that has a credential, or a user name other than the SN of the certificate, is
+    returned unchanged, and nats-server checks its login. Raises `UnexpectedOperationError` for
+    another operation.
     """
     options = _decode_operation(line, b"CONNECT ")
     if certificate is None or any(options.get(name) for name in _NATS_CREDENTIAL_FIELDS):
@@ -213,7 +218,7 @@ class NatsTlsListener:
         ca_file: str,
         connect_timeout: float,
     ) -> None:
-        """`urls` are the URLs of nats-servers, as in the settings."""
+        """`urls` are the URLs of nats-servers, separated by commas."""
         self._connections = connections
         self._passes = passes
         self._servers = [
@@ -260,7 +265,7 @@ class NatsTlsListener:
                 self._connections.release_slot(slot_limit)
 
     async def _connect_client_to_server(self, client: StreamPair, tls: ServerTls) -> StreamPair:
-        """Read the CONNECT of a client over TLS; return the connection to its server."""
+        """Forward the CONNECT that a client sends over TLS; return the server's connection."""
         server, info = await self._connect_and_read_info()
         try:
             client[1].write(rewrite_info_for_client(info))

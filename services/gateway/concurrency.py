@@ -103,7 +103,7 @@ class ConcurrencyLimiter:
         return acquire_slots(self._strangers, claims, "", RETRY_SECONDS)
 
     async def measure_usage(self, request: UsageRequest) -> Usage:
-        """Return the usage of a principal and its tenant, by the name of the limit."""
+        """Return how many slots of this process a principal and its tenant use, by limit name."""
         use: dict[str, int] = {}
         for name, kind in self._kinds.items():
             use[name] = kind.counts.occupied(request.tenant)

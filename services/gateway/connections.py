@@ -51,7 +51,7 @@ class CountedProtocol(BoundedProtocol):
         self._slot_limit: SlotLimit | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Count the connection, or reject it."""
+        """Count the connection, or reject it; pass the client's certificate to its requests."""
         super().connection_made(transport)
         slot_limit = self._connection_counts.find_slot_limit(
             self.client[0] if self.client else "unknown"

@@ -24,11 +24,12 @@ _LATENCY_BUCKET_SECONDS = [
 
 
 REQUESTS_PER_SAMPLE = 10
-"""One of so many requests is timed, because recording costs 7 µs, a tenth of a request."""
+"""One in this number of requests is timed: recording takes 7 µs, a tenth of the gateway's time for
+a request."""
 
 
 class _RequestTally:
-    """The requests of a route, service and status class."""
+    """The number of requests of one route, service and status class (`2xx`)."""
 
     def __init__(self, route: str, upstream: str, status: int) -> None:
         self.attributes = {"route": route, "upstream": upstream, "status": f"{status}xx"}
@@ -36,7 +37,7 @@ class _RequestTally:
 
 
 class Metrics:
-    """Requests and their latency, rejections with 429, failures of services."""
+    """Counts requests, rejections with 429 and failures of services, and measures latency."""
 
     def __init__(self) -> None:
         meter = metrics.get_meter("thingway")

@@ -52,7 +52,7 @@ STATES_CACHE_SECONDS = 1.0
 
 
 def create_service_check(session: ClientSession, base: URL) -> ReadinessCheck:
-    """Return a check that a service is ready; the check returns its version."""
+    """Return a check that a service is ready; the check returns the service's version."""
 
     timeout = ClientTimeout(total=CHECK_TIMEOUT_SECONDS)
 
@@ -106,7 +106,10 @@ def _read_static_document(
 
 
 class ConsoleFiles:
-    """The files below `built`, in memory; empty if the console was not built."""
+    """The console's files below the folder `built`, in memory.
+
+    If the console was not built, `page` and `worker` are None, and `assets` is empty.
+    """
 
     def __init__(self, built: Path = CONSOLE_FOLDER) -> None:
         page = built / "index.html"
@@ -129,7 +132,7 @@ _DAY_SECONDS = 86400
 DOCUMENTATION_POLICY_HEADERS = {
     CSP_HEADER: "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'"
 }
-"""The policy of pages: only files of this origin are loaded."""
+"""The policy of the documentation's pages: only files of this origin are loaded."""
 
 
 DOCUMENTATION_FILE_BY_NAME = {
@@ -151,10 +154,10 @@ def create_pages_application(
     *,
     operations_port: int = 0,
 ) -> Litestar:
-    """Return the application; `lifespan` opens and closes the process's resources.
+    """Return the application of the gateway's own pages.
 
-    If the console was not built, `/` is a page of links. With `operations_port`, only this port
-    answers `/metrics`.
+    `lifespan` opens and closes the process's resources. Without a built console, `/` is a page of
+    links. With `operations_port`, only this port answers `/metrics`.
     """
     return HttpApplication(
         route_handlers=[
@@ -177,7 +180,7 @@ async def reject_without_upgrade() -> None:
 
 
 def local_port(scope: HTTPScope) -> int:
-    """Return the port at which a request arrived."""
+    """Return the port of this process at which a request arrived; 0 if unknown."""
     _, port = scope["server"] or ("", 0)
     return port or 0
 

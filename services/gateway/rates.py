@@ -4,7 +4,8 @@ Limits are atomic across replicas, but cost less than a round trip per request. 
 Redis. A replica takes leases of a twentieth of the burst, so most requests of a busy caller need no
 round trip. A key may exceed its burst by one lease per replica; leases expire.
 A caller that ignores `Retry-After` would keep the gateway busy with rejections. The tarpit
-therefore delays its rejections, longer each time, and its connection sends nothing meanwhile.
+therefore delays each rejection of this caller longer than the previous one. Meanwhile, the gateway
+answers no further request on the same connection.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class _PermitLease:
 
 
 class RateLimiter:
-    """Permits `rate` requests per second per key, in bursts of `burst`; 0 is no limit."""
+    """Permits `rate` requests per second per key, in bursts of `burst`; rate 0 is no limit."""
 
     def __init__(self, redis: Redis, name: str, *, rate: float, burst: int) -> None:
         self._name = name
@@ -46,7 +47,7 @@ class RateLimiter:
         self._leases: dict[str, _PermitLease] = {}
 
     def _take_leased_permit(self, key: str) -> bool:
-        """Take a permit of the key's lease; return False if it has none."""
+        """Take a permit of the key's lease; return False if the lease is used up or has expired."""
         if self._rate <= 0:
             return True
         lease = self._leases.get(key)
@@ -56,7 +57,7 @@ class RateLimiter:
         return True
 
     async def take_permit(self, key: str) -> None:
-        """Take a permit; raise `TooManyRequests` without one, or an error of Redis."""
+        """Take a permit; raise `TooManyRequests` if none is available, or an error of Redis."""
         while not self._take_leased_permit(key):
             lease = self._get_or_create_lease(key)
             wait = lease.rejected_until - time.monotonic()
@@ -91,8 +92,8 @@ class RateLimiter:
 
 
 FREE_REJECTIONS_PER_SECOND = 2.0
-"""Rejections per second of a caller without delay; bursts of `meter.BURST_SECONDS` are
-permitted."""
+"""Rejections per second that a caller gets without delay. A burst may have as many as this rate
+permits in `meter.BURST_SECONDS`."""
 MAX_REJECTION_DELAY_SECONDS = 5.0
 """Maximum delay of a rejection in seconds."""
 MAX_DELAYED_REJECTIONS = 10_000

@@ -1,7 +1,7 @@
 """The routing table: the service and the required credential of each path.
 
 A new public API is an additional entry of `ROUTES`. Operations of the management API are also
-served below `API`.
+served below `API_PREFIX`.
 """
 
 from collections import defaultdict
@@ -26,7 +26,8 @@ class CredentialType(Enum):
     TOKEN = "token"  # noqa: S105 - the type, not a token
     """`Authorization: Bearer`; for the open API also the query parameter `access_token`."""
     DEVICE_KEY = "device_key"
-    """HTTP Basic with SN and key; the SN is the first segment after the prefix."""
+    """HTTP Basic with SN and device key, or a client certificate with the SN. The first segment of
+    the path after the prefix must be this SN."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +52,7 @@ class Route:
     """Whether the route checks passwords or secrets, so that the stricter limit per address
     applies."""
     long_poll: bytes | None = None
-    """Suffix of paths that answer only after `wait` seconds (a query parameter)."""
+    """Suffix of paths of long polls, whose answers may take `wait` seconds (a query parameter)."""
     secret_path: bool = False
     """Whether the path itself is the credential, so that each path is counted separately."""
     max_body: int | None = None

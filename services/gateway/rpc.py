@@ -1,4 +1,4 @@
-"""Calls of other services over a bus connection that is opened in the background."""
+"""Calls to other services over a bus connection that is opened in the background."""
 
 import asyncio
 import logging
@@ -25,7 +25,10 @@ class BackgroundRpcClient(RpcClient):
     def __init__(
         self, settings: GatewaySettings, connected: Callable[[Bus], Awaitable[None]]
     ) -> None:
-        """`connected` is called once, after the connection is established."""
+        """`connected` is called with a new connection, before the first call uses it.
+
+        If `connected` raises an error of NATS, the client connects again.
+        """
         self._settings = settings
         self._when_connected = connected
         self._connected: Bus | None = None

@@ -58,8 +58,8 @@ from services.gateway.routes import API_PREFIX, CredentialType, Route
 from services.gateway.upstream.connection import HeaderField
 
 MAX_READ_BYTES, MAX_WAITING_BYTES = 32 * 1024, 16 * 1024
-"""Bytes that are read in one step, and that may wait for a peer before reading from the other
-pauses."""
+"""Bytes that are read in one step, and bytes that may wait to be sent on one connection before
+reading from the other connection pauses."""
 _read_buffer = memoryview(bytearray(MAX_READ_BYTES))
 """The read buffer that all tunnels share: its content is forwarded before the next read."""
 
@@ -111,7 +111,10 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
 
 def enable_keep_alive(transport: asyncio.Transport) -> None:
-    """Probe a silent peer after 60 s, and three times every 10 s."""
+    """Probe a peer after 60 s of silence; close after three probes, 10 s apart, without an answer.
+
+    A system without these options uses its own intervals.
+    """
     tcp_socket: socket.socket | None = transport.get_extra_info("socket")
     if tcp_socket is None or tcp_socket.family not in {socket.AF_INET, socket.AF_INET6}:
         return
@@ -122,7 +125,7 @@ def enable_keep_alive(transport: asyncio.Transport) -> None:
 
 
 TOKEN_PARAMETER = "authorization"  # noqa: S105 - the name of the parameter
-"""The query parameter with the token, because browsers cannot set a header here."""
+"""The query parameter with the token: browsers cannot set a header of a WebSocket handshake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class WebSocketHandshake:
 
 
 def parse_handshake(head: bytes) -> WebSocketHandshake:
-    """Parse a head as the server writes it: one field per line, names in lower case."""
+    """Parse a head as uvicorn passes it on: one field per line, names in lower case."""
     first, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     method, target, _ = first.split(b" ")
     path, _, query = target.partition(b"?")
@@ -342,7 +345,7 @@ class WebSocketClientConnection(TunnelEnd):
             super().data_received(data)
 
     def hold_slots(self, slots: HeldSlots) -> None:
-        """Occupy slots until the connection is closed."""
+        """Keep occupied slots until the connection is closed, and count the tunnel as open."""
         self._held = slots
         self._tunnels.open_tunnels += 1
         if self._lost:
@@ -389,7 +392,7 @@ class WebSocketClientConnection(TunnelEnd):
             self._reject(ThingwayError(INTERNAL_ERROR_MESSAGE), handshake, request_id)
 
     def _reject(self, error: ThingwayError, handshake: WebSocketHandshake, request_id: str) -> None:
-        """Answer an error over HTTP; a missing login is 403, as consoles expect."""
+        """Answer an error over HTTP; a missing or invalid login is 403, as consoles expect."""
         log_rejection(error, handshake.method.decode("latin-1"), WEBSOCKET_ROUTE.name)
         status = HTTPStatus(403 if error.status == Unauthenticated.status else error.status)
         path = handshake.path.decode("latin-1")

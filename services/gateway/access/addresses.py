@@ -48,7 +48,11 @@ class TrustedProxies:
         return bool(self._networks) and self._trusts(peer)
 
     def find_origin(self, scope: HTTPScope, headers: dict[bytes, bytes]) -> ClientOrigin:
-        """Return the client, whose address is the last that is not a trusted proxy's."""
+        """Return the client, scheme and host of a request.
+
+        A trusted proxy reports them in `X-Forwarded-*`. The client's address is then the last one
+        in the chain that is not a trusted proxy's, or the first one if all are.
+        """
         client = scope["client"]
         peer = client[0] if client else "unknown"
         host = _header_text(headers, b"host", "")

@@ -24,8 +24,8 @@ def build_security_headers(hsts: str, host: str, *, has_certificate: bool) -> li
     """Return the security header fields for browsers, which every answer has.
 
     A page has a stricter policy of its own, and browsers apply both. `hsts` and `host` are the
-    settings. With HSTS, a browser would require TLS on all ports of `localhost`, so `auto` omits
-    it.
+    settings. With HSTS, a browser would require TLS on all ports of `localhost`. `auto` therefore
+    omits HSTS for loopback hosts.
     """
     fields = [
         ("X-Content-Type-Options", "nosniff"),
@@ -71,7 +71,7 @@ class AllowedOrigins:
 
     @staticmethod
     def build_preflight_headers(headers: Mapping[bytes, bytes]) -> list[HeaderField]:
-        """Return the headers of the answer to a preflight from a permitted origin."""
+        """Return the headers that only an answer to a preflight from a permitted origin has."""
         fields = [
             (b"access-control-allow-methods", ALLOWED_METHODS),
             (b"access-control-max-age", PREFLIGHT_CACHE_SECONDS),
@@ -82,9 +82,9 @@ class AllowedOrigins:
         return fields
 
     def _build_answer_headers(self, origin: bytes) -> list[HeaderField]:
-        """Return the CORS headers of every answer to `origin`, which may be empty.
+        """Return the CORS headers of an answer; `origin` is the page's, or empty if not sent.
 
-        A browser sends its cookies and logins only to explicitly listed origins.
+        Only pages of explicitly listed origins may send the browser's cookies and logins.
         """
         if origin and origin in self._origins:
             return [

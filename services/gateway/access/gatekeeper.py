@@ -1,7 +1,8 @@
 """Admission of requests: authentication, rate limits and permissions.
 
 Checks run in this order: rate limit of the address, credential, permitted networks of the
-principal, rate limit of the principal, permissions of a user.
+principal, rate limit of the principal. Then a user gets the current permissions, which the service
+checks.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class RateLimiters(NamedTuple):
 
 
 class RequestAdmission:
-    """Authenticates requests and applies rate limits; without Redis, rejects with 503."""
+    """Authenticates requests and applies rate limits; rejects with 503 while Redis fails."""
 
     def __init__(
         self,
@@ -112,7 +113,10 @@ class RequestAdmission:
             raise redis_unavailable_error() from error
 
     async def admit_page(self, address: str) -> None:
-        """Apply the rate limit of `address` to a request for the gateway's own pages."""
+        """Apply the rate limit of `address` to a request that the gateway answers itself.
+
+        Raises `TooManyRequests` and `Unavailable`.
+        """
         try:
             async with asyncio.timeout(MAX_ADMISSION_SECONDS):
                 await self._limits.address.take_permit(address)

@@ -74,7 +74,7 @@ def rename_clashing_components(
     """Return copies of the documents whose components have unique names.
 
     A component that several services define equally is shared. If the definitions differ, or refer
-    to components that differ, the service's name is prepended in each document.
+    to components that differ, each document's component gets the service's name as a prefix.
     """
     clashing = _find_clashing(documents)
     return {
@@ -188,9 +188,9 @@ SECURITY_SCHEMES: dict[str, Any] = {
 def convert_caller_to_security(
     route: Route, operation: dict[str, Any]
 ) -> list[dict[str, list[str]]]:
-    """Remove the permitted callers that a service documents; return them as security.
+    """Remove `x-thingway-caller` from an operation; return the equivalent security requirements.
 
-    Any one of the security requirements suffices.
+    A caller must satisfy one of the requirements; an empty list means a public operation.
     """
     caller = operation.pop(CALLER_EXTENSION, {})
     if route.credential is CredentialType.NONE:
@@ -212,7 +212,7 @@ _DESCRIPTION_BY_STATUS = {
 }
 _RETRY_AFTER_STATUSES = {"429", "503"}
 _OPEN_API, _CONSOLE = "Gateway", "GatewayConsole"
-"""Prefixes of components' names, by envelope."""
+"""Prefixes of the gateway's component names, for the envelopes of the open and management API."""
 
 
 def _build_error_response(envelope: str, status: str) -> dict[str, Any]:

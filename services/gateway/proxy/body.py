@@ -13,9 +13,10 @@ class ClientDisconnected(Exception):
 
 
 class RequestBody:
-    """Reads the body of a request. `length` is its declared length in bytes.
+    """Reads the body of a request.
 
-    The limit applies to the received and to the decoded bytes.
+    `length` is the declared length of the body in bytes, None if it is unknown or if the gateway
+    decodes the body. The limit applies to the received and to the decoded bytes.
     """
 
     def __init__(self, receive: Receive, headers: dict[bytes, bytes], limit: int) -> None:
@@ -37,14 +38,17 @@ class RequestBody:
         """Whether the gateway waits for the client; otherwise it waits for the service."""
 
     def require_acceptable(self) -> None:
-        """Raise `TooLarge` for the declared length, or `UnsupportedMedia` for the coding."""
+        """Raise `TooLarge` for a length above the limit, `UnsupportedMedia` for an unknown coding.
+
+        Only the declared length is checked here.
+        """
         if self.length is not None and self.length > self._limit:
             raise TooLarge(f"the body is larger than {self._limit} bytes")
         if self._coding is not None:
             self._decoder = create_decoder(self._coding)
 
     async def start(self) -> bytes | AsyncIterator[bytes] | None:
-        """Return the body: complete if it has arrived, else a stream of its parts."""
+        """Return the body: complete if it has arrived, else a stream of parts; None if absent."""
         if not self.exists:
             return None
         if self._decoder is not None:

@@ -197,7 +197,8 @@ async def _discard_rest(body: RequestBody) -> None:
 
 
 FIRST_CHECK_SECONDS = 0.05
-"""Seconds after which a request is checked first, and again while its body is received."""
+"""Seconds until the first check of a request's time limit, and between further checks while the
+body is received."""
 
 TimeoutErrorFactory = Callable[[], ThingwayError]
 """Returns the error to answer when the time limit is exceeded."""
@@ -313,7 +314,8 @@ class Forwarder:
     upstreams: Mapping[str, UpstreamService]
     signer: HeaderSigner
     timeout: float
-    """Seconds without progress after which a request fails."""
+    """Maximum seconds for the body of a request and the head of its answer together, and for each
+    further part of the answer."""
     traced: bool
 
     async def forward(self, exchange: Exchange, send: Send) -> int:

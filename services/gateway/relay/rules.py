@@ -47,7 +47,7 @@ class MessageSender(NamedTuple):
     user: str
     """The NATS user."""
     inbox: str
-    """The prefix of its reply subjects."""
+    """The prefix of the sender's reply subjects."""
 
 
 def parse_sender(subject: str) -> MessageSender:
@@ -63,9 +63,9 @@ def parse_sender(subject: str) -> MessageSender:
 
 
 def require_own_reply_subject(sender: MessageSender, reply: str) -> str:
-    """Return the reply subject; raise `RejectedError` outside the sender's inbox.
+    """Return `reply`, which may be empty; raise `RejectedError` if outside the sender's inbox.
 
-    Wildcards and blanks would permit other subjects too.
+    Wildcards and blanks are rejected, because they would permit other subjects too.
     """
     if reply and (not reply.startswith(sender.inbox) or set(reply) & set("*> \t\r\n")):
         raise RejectedError("the reply subject is not in the sender's own inbox", 403)
@@ -78,7 +78,7 @@ def build_relayed_headers(
     """Return the header to relay: only the message id, prefixed by the sender's name.
 
     All other headers are for nats-server or our services, and external clients may not set them.
-    Raises `RejectedError` for a header that could not take effect.
+    Raises `RejectedError` for a message of an atomic batch and for an invalid message id.
     """
     if not headers:
         return {}
@@ -147,7 +147,7 @@ _PUSH_CONSUMER_FIELDS = (
     "flow_control",
     "rate_limit_bps",
 )
-"""Fields of push consumers, which clients send empty."""
+"""Fields of push consumers, which clients send empty for a pull consumer."""
 MAX_WAITING_PULLS = 512
 MAX_UNACKNOWLEDGED = 50_000
 MAX_CONSUMER_CREATION_BYTES = 16 * 1024
@@ -188,7 +188,10 @@ def limit_consumer_creation(subject: str, body: bytes) -> bytes:
 
 
 def _cap_option(requested: int | None, maximum: int) -> int | None:
-    """Return `requested`, at most `maximum`; None for the server's default."""
+    """Return `requested`, or `maximum` if it is greater or not positive; None stays None.
+
+    nats-server has a default for None.
+    """
     if requested is None:
         return None
     return maximum if requested <= 0 else min(requested, maximum)
@@ -214,7 +217,10 @@ MAX_MESSAGES_PER_PULL = 10_000
 
 
 def limit_pull(body: bytes) -> bytes:
-    """Return a request for events, with limited duration and number of messages."""
+    """Return a request for events, with limited duration and number of messages.
+
+    Raises `RejectedError` for an invalid or too large request.
+    """
     if not body or body.isdigit():
         return (
             body

@@ -51,9 +51,9 @@ MAX_INTEGRATION_REQUESTS_PER_SECOND = 1000
 MAX_ACKNOWLEDGEMENTS_PER_SECOND = 20_000
 """Acknowledgements per second of an application."""
 MAX_ANSWERED_EXCESS_SECONDS = 5.0
-"""Seconds' worth of messages above its limit for which a sender gets an answer to each. Then it is
-disconnected, and its remaining messages are dropped, because answering would cost more than
-relaying."""
+"""A sender gets an error answer to each message above a limit, for at most as many messages as its
+rate of requests permits in this number of seconds. Then the sender is disconnected, and its other
+messages are dropped, because answering would cost more than relaying."""
 
 
 class _IntegrationRequest(msgspec.Struct):
@@ -67,7 +67,10 @@ _integration_request_decoder = msgspec.json.Decoder(_IntegrationRequest)
 def _find_max_rates_by_bucket(
     pattern: str, sender: MessageSender, body: bytes
 ) -> dict[tuple[str, str | None], int]:
-    """Return maximum requests per second by bucket: sender, and tenant or kind."""
+    """Return maximum requests per second by bucket.
+
+    A bucket is the sender and a tenant, the sender and `ACK_SUBJECTS`, or the sender and None.
+    """
     if pattern == ACK_SUBJECTS:
         return {(sender.user, ACK_SUBJECTS): MAX_ACKNOWLEDGEMENTS_PER_SECOND}
     if pattern not in INTEGRATION_SUBJECTS:
@@ -83,7 +86,7 @@ def _find_max_rates_by_bucket(
 
 
 class RelayQuota:
-    """Counts the messages of each sender in this process."""
+    """Limits the messages of each sender in this process."""
 
     def __init__(self, messages: MessageMeter, tenants: UserTenants, floods: FloodGuard) -> None:
         self._messages = messages
@@ -103,13 +106,16 @@ class RelayQuota:
         return self._tenants.get(sender.user)
 
     def count_drop_if_blocked(self, subject: bytes) -> bool:
-        """Return whether the subject's sender is disconnected; then count a drop."""
+        """Return whether to drop a message, because its sender was disconnected; count drops."""
         drops = bool(self._floods) and self._floods.is_blocked(parse_sender(subject.decode()).user)
         self._dropped += drops
         return drops
 
     def count_or_reject_message(self, pattern: str, sender: MessageSender, body: bytes) -> None:
-        """Count a message; raise `RejectedError` above a limit."""
+        """Count a message; raise `RejectedError` above a limit.
+
+        A sender with too many rejections is also disconnected, and gets no error answer.
+        """
         now = time.monotonic()
         tenant = self.get_tenant(sender)
         if pattern == UPLINK_SUBJECTS:
@@ -149,15 +155,17 @@ QUEUE_GROUP = "relay"
 TRACED_SUBJECTS = frozenset((UPLINK_SUBJECTS, *INTEGRATION_SUBJECTS))
 """Subjects whose messages begin a trace."""
 READ_MESSAGES, READ_BYTES = 10_000, 8 * 1024**2
-"""Limits of messages that a subscription has read, but not queued; more are not acknowledged."""
+"""Maximum number and bytes of messages that a subscription has read, but not queued. More are
+dropped, and hence not acknowledged."""
 LANE_MESSAGES, LANE_BYTES = 50_000, 32 * 1024**2
-"""Limits of a tenant's queue; newer messages are not acknowledged."""
+"""Maximum number and bytes of queued messages of a tenant. More are dropped, and hence not
+acknowledged."""
 MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
-"""While this many bytes are queued for all tenants, a tenant may queue only this many messages."""
+"""While `MAX_BYTES` are queued for all tenants, a tenant may queue only `GUARANTEED_MESSAGES`."""
 MESSAGE_OVERHEAD_BYTES = 512
 """Bytes of memory per message in addition to its payload."""
 BATCH_MESSAGES, BATCH_BYTES = 200, 1024**2
-"""Limits of messages that are relayed in one write."""
+"""Maximum number and bytes of messages that are relayed in one write."""
 
 
 _rejection_counter = metrics.get_meter("thingway").create_counter(
@@ -167,7 +175,7 @@ _rejection_counter = metrics.get_meter("thingway").create_counter(
 
 
 class MessageRelay:
-    """The subscriptions in `OUTSIDE`; `bus` is the connection to it."""
+    """Relays messages from the account `OUTSIDE`; `bus` is the connection in this account."""
 
     def __init__(self, bus: Bus, quota: RelayQuota) -> None:
         self._bus = bus

@@ -19,7 +19,7 @@ HeaderField = tuple[bytes, bytes]
 
 
 class ConnectionBroken(Exception):
-    """The connection ended before the answer."""
+    """The connection ended before the answer was complete."""
 
 
 class StaleConnection(ConnectionBroken):
@@ -27,7 +27,7 @@ class StaleConnection(ConnectionBroken):
 
 
 class InvalidAnswer(Exception):
-    """The service sent data that is not HTTP."""
+    """The service sent data that is not HTTP, or a head above `MAX_HEAD_BYTES`."""
 
 
 class ServiceAnswer:
@@ -52,7 +52,10 @@ class ServiceAnswer:
             await self._wait_for_more()
 
     async def receive_part(self) -> tuple[bytes, bool]:
-        """Return the next part of the body, and whether more follows."""
+        """Wait for data of the body; return all that has arrived, and whether more follows.
+
+        Raises the error that ended the answer.
+        """
         while not self._parts and not self.complete:
             await self._wait_for_more()
         parts, self._parts = self._parts, deque()
@@ -134,7 +137,7 @@ class ServiceConnection(asyncio.Protocol):
         self._sending = asyncio.ensure_future(self._send_parts(parts, chunked=chunked))
 
     def end_exchange(self) -> bool:
-        """End the exchange; return whether the connection can be reused."""
+        """End the exchange; return whether the connection can be reused, else close it."""
         answer, self._answer = self._answer, None
         sending, self._sending = self._sending, None
         sent = sending is None or (sending.done() and not sending.cancelled())
@@ -207,7 +210,7 @@ class ServiceConnection(asyncio.Protocol):
             self._fail(InvalidAnswer("the head of the answer is too large"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the answer: complete if the end of the connection delimits its body."""
+        """End the answer: as complete if the connection's end delimits the body, else as failed."""
         self.closed = True
         self.resume_writing()
         answer = self._answer

@@ -33,7 +33,7 @@ MAX_IDLE_SECONDS = 30.0
 MAX_CONNECTION_AGE_SECONDS = 60.0
 """Seconds after which a connection is not reused, so that new replicas get requests."""
 MIN_CONNECT_ATTEMPT_SECONDS = 0.3
-"""Minimum seconds for a connection attempt to one of several addresses."""
+"""Lowest time limit, in seconds, of a connection attempt to one of several addresses."""
 
 
 class Unreachable(Exception):
@@ -56,7 +56,7 @@ class ConnectionPool:
         self._turn = itertools.count()
 
     def take_idle(self) -> ServiceConnection | None:
-        """Return a kept-alive connection; None without one."""
+        """Return the most recently used idle connection that can be reused, or None."""
         idle = self._idle
         now = time.monotonic()
         while idle:
@@ -72,7 +72,10 @@ class ConnectionPool:
         return None
 
     async def open(self) -> ServiceConnection:
-        """Return a new connection to the next address; raise `Unreachable`."""
+        """Return a new connection to the first address that accepts it; raise `Unreachable`.
+
+        Each call begins with another address.
+        """
         reason: Exception = OSError("the name has no address")
         try:
             async with asyncio.timeout(self._timeout):
@@ -126,7 +129,8 @@ class ConnectionPool:
 log = logging.getLogger(__name__)
 
 REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that are retried if a kept-alive connection was closed."""
+"""Methods whose requests are sent again, unless they have a body, if a reused connection was closed
+before the answer."""
 
 SERVICE_ERRORS = (Unreachable, ConnectionBroken, InvalidAnswer)
 """Errors of an exchange that the service causes."""
@@ -141,10 +145,10 @@ class ServiceRequest(NamedTuple):
     target: str
     """Path and query."""
     fields: Iterable[HeaderField]
-    """Header fields without those of the body."""
+    """Header fields, except `Host` and those that describe the length of the body."""
     body: RequestContent
     length: int | None
-    """Bytes of a streamed body; None requires chunks."""
+    """Bytes of a streamed body; with None, the body is sent in chunks."""
 
 
 class RequestSlots:
@@ -182,7 +186,7 @@ class UpstreamService:
         self._requests, self._polls = RequestSlots(maximum), RequestSlots(max_polls)
 
     def acquire_slot(self, *, poll: bool) -> "RequestSlots":
-        """Occupy a slot until it is released; raise `Unavailable` if all are occupied.
+        """Occupy a slot, which the returned object releases; raise `Unavailable` if none is free.
 
         Long polls are counted separately, so that they do not prevent other requests.
         """
@@ -207,14 +211,14 @@ class UpstreamService:
             raise self._convert_error(error) from error
 
     async def receive_part(self, answer: ServiceAnswer) -> tuple[bytes, bool]:
-        """Return the next part of an answer, and whether more follows."""
+        """Return the next part of an answer, and whether more follows; raise `UpstreamFailed`."""
         try:
             return await answer.receive_part()
         except SERVICE_ERRORS as error:
             raise self._convert_error(error) from error
 
     def build_timeout_error(self) -> ThingwayError:
-        """Return the error for a slow service."""
+        """Log and count that the service did not answer in time; return the error to answer."""
         return self._count_failure(
             UpstreamTimeout(f"the service {self.name} did not answer in time")
         )
@@ -229,7 +233,7 @@ class UpstreamService:
         self._pool.close()
 
     def _convert_error(self, failure: Exception) -> ThingwayError:
-        """Return the error that the client gets for one of `SERVICE_ERRORS`."""
+        """Log and count one of `SERVICE_ERRORS`; return the error that the client gets."""
         log.debug("service %s: %r", self.name, failure)
         error: type[ThingwayError] = UpstreamFailed
         match failure:
