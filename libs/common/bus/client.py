@@ -1,4 +1,4 @@
-"""nats-py with TLS from the first byte, endless reconnects and cancellation.
+"""nats-py with enforced TLS, endless reconnects and reliable cancellation.
 
 `MessageInbox` requests messages of a stream.
 """
@@ -58,7 +58,7 @@ class SecureClient(Client):
 
         nats-py cancels its attempt to reconnect, and then waits for the end of the lost connection.
         If the attempt was waiting for that end, too, the future of both is cancelled.
-        nats-py also sends pending messages first. If the connection is lost, they are, too.
+        nats-py also sends pending messages first. Without a connection, they are lost.
         """
         task = asyncio.current_task()
         before = task.cancelling() if task else 0
@@ -190,7 +190,11 @@ class MessageInbox:
             await self._subscription.unsubscribe()
 
     async def request(self, subject: str, request: dict[str, int | bool]) -> list[Msg]:
-        """Return the messages of a request, and late messages of an earlier one."""
+        """Send a pull request; return its messages, and late messages of an earlier request.
+
+        Raises `RequestLostError` if no message arrives, and the server does not end the request
+        with one of `END_STATUSES`.
+        """
         self._requests += 1
         self._wanted, self._status, self._done = int(request["batch"]), "", False
         await self._client.publish(subject, msgspec.json.encode(request), reply=self._reply_subject)

@@ -86,9 +86,9 @@ class Bus:
     ) -> "Bus":
         """Connect to one of several servers, separated by commas.
 
-        Waits up to `wait` seconds for the first connection; afterwards reconnects for ever. If the
-        connection is permanently closed, for example after a protocol error, the process ends, so
-        that its supervisor restarts it.
+        Waits up to `wait` seconds for the first connection, then raises the error of the last
+        attempt. A lost connection is restored for ever. If the connection is permanently closed,
+        for example after a protocol error, the process ends, so that its supervisor restarts it.
         Messages whose subject satisfies `drops` are dropped while reading. A `tls://` server is
         verified with the authorities in `ca_file`. With `stream_replicas`, missing streams are
         created, each on that many servers. Replies arrive in an inbox that only this user may read.
@@ -168,7 +168,7 @@ class Bus:
             raise Unavailable(f"the bus does not accept messages: {error!r}") from error
 
     async def read_partitions(self, age: float = 0.0) -> EventPartitions:
-        """Return the partitions of events; read them again if they were read `age` s ago.
+        """Return the partitions of events; read them again after `age` seconds.
 
         Raises the errors of nats-py.
         """
@@ -249,7 +249,7 @@ ms of server and client either way; 64 take 2.0 ms as a batch and 0.9 ms singly 
 
 
 async def publish_all(bus: Bus, messages: Sequence[OutgoingMessage]) -> None:
-    """Publish messages of one stream, or its partitions, atomically; return when all are stored.
+    """Publish messages of one stream, or its partitions, in atomic batches; wait for all acks.
 
     Raises `Unavailable` when the stream does not accept them, and `TooManyRequests` when it holds
     too many messages of a subject; then a part may be stored. Raises `TooLarge`, and publishes
@@ -301,7 +301,7 @@ class _Batch:
         return {**message.all_headers(), **self._id, "Nats-Batch-Sequence": str(number), **end}
 
     async def publish(self, bus: Bus) -> None:
-        """Publish the batch, or single messages if the stream already has one."""
+        """Publish the batch, or single messages if the stream already has one of the messages."""
         if len(self._messages) < MIN_BATCH_MESSAGES or not await self._commit(bus):
             await bus.publish(self._messages)
 

@@ -139,7 +139,7 @@ class BatchConsumer:
     batch: int = 1000
     concurrency: int = 2
     overlap_from: int = 0
-    """The next batch is handled concurrently only if the last one had at least as many messages.
+    """A batch overlaps the previous one only if that one had at least this number of messages.
 
     Small overlapping batches cost as many writes each as large ones and slow down everything.
     """
@@ -158,8 +158,8 @@ class BatchConsumer:
     ephemeral: bool = False
     """Start with new messages, and delete the consumer soon after its process ended.
 
-    `durable` then names a single process. No message is delivered twice during its life, and a
-    restart of the server loses none.
+    `durable` then names a single process. The consumer keeps its position while the process runs,
+    also across a restart of nats-server.
     """
 
     async def run(self) -> None:
@@ -217,7 +217,10 @@ class BatchConsumer:
         return self.durable.rpartition("-")[0] if self.ephemeral else self.durable
 
     async def _measure_backlogs(self, handler: _OverlappingBatches | LanedMessages) -> None:
-        """Measure the backlog, for ever; `device` measures that of `EVENT_CONSUMERS`."""
+        """Measure the backlog and extend acknowledgement timeouts, for ever.
+
+        `device` measures the backlogs of `EVENT_CONSUMERS`.
+        """
         while True:
             await asyncio.sleep(min(BACKLOG_INTERVAL_SECONDS, self.ack_wait / 3))
             try:
@@ -286,7 +289,7 @@ class BatchConsumer:
     async def apply_subjects(self) -> None:
         """Apply changed subjects now; after a failure, they are applied before the next request.
 
-        Events since the last request for messages may be delivered too.
+        Messages of new subjects that were stored since the last request may be delivered, too.
         """
         try:
             for stream in await self._streams():

@@ -11,7 +11,8 @@ import msgspec
 from libs.common.errors import TooLarge
 
 MAX_EVENT_BYTES = 512 * 1024
-"""Bytes of an event: half of nats-server's default maximum, headers included."""
+"""Maximum bytes of an event: half of nats-server's default maximum, which leaves room for
+headers."""
 MAX_OMITTED_NAMES = 100
 """Maximum number of names in `omitted`; the last entry gives the number of the others."""
 MAX_OMITTED_NAME_LENGTH = 200

@@ -129,7 +129,7 @@ class LanedMessages:
         await extend_ack_timeouts(self._bus.client, self._waiting())
 
     async def finish(self, seconds: float) -> None:
-        """Wait at most `seconds` for running batches; return the waiting messages."""
+        """Wait at most `seconds` for running batches; return waiting messages to the stream."""
         self._ending = True
         waiting = {message.reply: 0.0 for message in self._waiting()}
         if self._running:
@@ -143,7 +143,10 @@ class LanedMessages:
         ]
 
     def _is_later(self, returned: _ReturnedMessages, message: Msg) -> bool:
-        """Return whether a message must wait for returned messages of its lane."""
+        """Return whether a message must wait for returned messages of its lane.
+
+        If it is a returned message that is delivered again, record its arrival.
+        """
         sequence, now = _stream_position(message), time.monotonic()
         if (
             sequence not in returned.sequences
@@ -158,7 +161,11 @@ class LanedMessages:
         return False
 
     def _admit_parked(self, lane: str, returned: _ReturnedMessages) -> dict[str, float]:
-        """Move parked messages to their lane; return the delays of the rest."""
+        """Move parked messages to their lane; return the delays of those without room.
+
+        The caller returns these messages to the stream. The result has the seconds until their next
+        delivery by reply subject.
+        """
         self._returned[lane] = _ReturnedMessages(
             returned.after, changed_at=returned.changed_at, pace=returned.pace
         )

@@ -53,7 +53,7 @@ def _decode(text: str) -> bytes:
 
 
 class KeyPair:
-    """A signing key of one type, kept as its seed."""
+    """An Ed25519 key pair of one type."""
 
     def __init__(self, kind: KeyKind, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -92,7 +92,10 @@ class KeyPair:
 
 
 def verify(public_key: str, kind: KeyKind, data: bytes, signature: bytes) -> bool:
-    """Return whether `public_key`, a key of type `kind`, signed `data`."""
+    """Return whether the owner of `public_key` signed `data`.
+
+    Raises `NkeyError` if `public_key` is not a valid key of type `kind`.
+    """
     raw = _decode(public_key)
     if len(raw) != 1 + _KEY_BYTES or raw[0] != kind:
         raise NkeyError(f"not the public key of a {kind.name.lower()}")

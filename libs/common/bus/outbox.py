@@ -163,7 +163,10 @@ class Outbox:
             _age_gauge.set(0)
 
     async def _tenants(self) -> list[str]:
-        """Return the tenants of remaining documents; "" means documents without one."""
+        """Return the tenants of old enough documents; "" means documents without a tenant.
+
+        Also updates the metrics.
+        """
         oldest = await self._documents.find({}, {"at": 1}).sort("_id", 1).to_list(1)
         waits = (datetime.now(UTC) - oldest[0]["at"]).total_seconds() if oldest else 0
         _age_gauge.set(waits)
@@ -242,14 +245,17 @@ class Outbox:
         return failure
 
     async def _publish_one(self, message: OutgoingMessage) -> None:
-        """Publish a command, unless too many wait for its device: it is sent again later."""
+        """Publish a message, such as a command; drop it if its subject has too many messages.
+
+        The sender of a command repeats it.
+        """
         try:
             await self._bus.publish([message])
         except TooManyRequests as error:
             log.info("outbox: %s: %s", message.subject, error)
 
     def _fits(self, entry: dict[str, Any]) -> bool:
-        """Return whether the bus accepts the entry: its limit may have been lowered since."""
+        """Return whether the bus accepts the entry: its limit may be lower than at storing."""
         try:
             self._bus.check_message_size(
                 entry["subject"], entry["payload"], _add_header_placeholders(entry["headers"])

@@ -88,7 +88,7 @@ async def extend_ack_timeouts(client: Client, messages: Iterable[Msg]) -> None:
 
 
 async def redeliver_later(client: Client, replies: Mapping[str, float]) -> None:
-    """Send a NAK for each reply subject; JetStream redelivers after its delay in seconds."""
+    """Send a NAK for each message; `replies` has the seconds until redelivery by reply subject."""
     await write_frames(client, (_nak_frame(*item) for item in replies.items()))
 
 
@@ -118,7 +118,7 @@ class DuplicateInBatch(Unavailable):
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True):
-    """A message to publish. JetStream drops duplicates of `msg_id` within its window."""
+    """A message to publish. A stream drops duplicates of `msg_id` within its duplicate window."""
 
     subject: str
     payload: bytes

@@ -210,7 +210,11 @@ class RpcClient:
     async def call(
         self, subject: str, request: Any, answer: type[A], timeout: float = CALL_TIMEOUT_SECONDS
     ) -> A:
-        """Call `subject`; raise the error of the service, `Unavailable` or `UpstreamFailed`."""
+        """Call `subject` and return the answer, within `timeout` seconds.
+
+        Raises the error of the service, `Unavailable`, `UpstreamFailed` for an invalid answer, and
+        `TooLarge` for a request above the limit of the bus.
+        """
         headers = {**trace_header(), CALL_TIMEOUT_HEADER: f"{timeout:g}"}
         if request_id := get_log_field("requestId"):
             headers[REQUEST_ID_HEADER] = request_id

@@ -27,7 +27,7 @@ READER_PREFIX = "look-"
 READER_IDLE_SECONDS = 10.0
 """Seconds after which nats-server deletes a consumer that its process did not delete."""
 READ_TIMEOUT_SECONDS = 5.0
-"""Seconds that reading may take."""
+"""Seconds to wait for the messages of one request."""
 MESSAGES_PER_REQUEST = 50
 """Messages per request: at most 64 KiB of payload each."""
 

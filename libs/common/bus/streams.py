@@ -1,9 +1,9 @@
 """The streams, which the first process creates; their limits are in docs/reference/retention.md.
 
 nats-server answers a QoS 1 publish (PUBACK) when the stream of `$MQTT.msgs.{subject}` has stored
-the message. This is its own stream `$MQTT_msgs`, unless another stream has the subject. `UPLINK`
-therefore has the uplink subjects, and `$MQTT_msgs` is created first with only the others, so that a
-PUBACK means "stored in UPLINK" (docs/decisions/0003). The other MQTT streams of nats-server are
+the message. Usually, this stream is nats-server's `$MQTT_msgs`, which accepts all such subjects.
+Here, `$MQTT_msgs` is created first, without the uplink subjects, and `UPLINK` has them. A PUBACK
+therefore means "stored in UPLINK" (docs/decisions/0003). The other MQTT streams of nats-server are
 created here too, because nats-server creates them without limits.
 With partitions, nats-server maps messages of devices to `uplink.{partition}.{sn}.{channel}` by the
 SN. Each partition has its own stream in addition to `UPLINK` (docs/explanation/scale.md).
@@ -184,9 +184,10 @@ def uplink_stream_names(partitions: int) -> list[str]:
 
 
 class EventPartitions(NamedTuple):
-    """The partitions of events; 1 means only `EVENTS`."""
+    """The partitions of events."""
 
     used: int
+    """The number of partitions in use; with 1, only `EVENTS` is."""
     created: int
     """The number of partitions that were ever created, 0 for none."""
 

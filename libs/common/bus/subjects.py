@@ -11,7 +11,7 @@ EVENT_PREFIX = "event."
 
 
 def is_token(text: str) -> bool:
-    """Return whether `text` is a single token of a subject and of an MQTT topic level.
+    """Return whether `text` is a single token of a subject and a single level of an MQTT topic.
 
     Separators and wildcards of either protocol would widen a permission (`thing.*.up.>`); blanks
     and control characters would break the protocol.
@@ -25,7 +25,7 @@ def uplink_subject(sn: str, channel: str) -> str:
 
 
 def partitioned_uplink_subject(sn: str, channel: str, partition: object) -> str:
-    """Return `uplink.{partition}.{sn}.{channel}`, to which nats-server maps `thing.{sn}.up`."""
+    """Return `uplink.{partition}.{sn}.{channel}`: with partitions, a message from a device."""
     return f"uplink.{partition}.{sn}.{channel}"
 
 

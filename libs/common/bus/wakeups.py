@@ -51,7 +51,10 @@ class Wakeups:
         self._changed = asyncio.Event()
 
     def create_event(self, topic: str) -> asyncio.Event:
-        """Return a new event, which is set whenever the topic changes."""
+        """Return a new event, which is set when the topic changes or a process becomes silent.
+
+        The caller must keep a reference to the event.
+        """
         self._events[topic].add(event := asyncio.Event())
         return event
 
