@@ -62,7 +62,7 @@ _dependency_up_gauge = measures.get_meter("thingway").create_gauge(
 
 
 class HttpApplication(Litestar):
-    """Assigns request ids, answers HEAD like GET and OPTIONS like a 405."""
+    """Assigns request ids, answers HEAD like GET, and OPTIONS with the methods of a path."""
 
     async def __call__(
         self,
@@ -93,7 +93,7 @@ class ServiceDescription:
     public_paths: frozenset[str] = frozenset()
     """Paths that need no principal; one that ends with `/` includes all paths below it."""
     lifespan: Callable[[], AbstractAsyncContextManager[None]] | None = None
-    """Runs around the lifespan of the service."""
+    """Returns a context in which the service runs."""
 
 
 def create_app(service: ServiceDescription) -> Litestar:

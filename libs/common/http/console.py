@@ -30,7 +30,10 @@ Ids = Annotated[list[Id], msgspec.Meta(max_length=MAX_PAGE_ROWS)]
 
 
 def parse_name(text: str, field: str = "name", maximum: int | None = None) -> str:
-    """Return a name without surrounding blanks; raise `MalformedRequest` or `InvalidInput`."""
+    """Return a name without surrounding blanks.
+
+    Raises `MalformedRequest` for an empty name, and `InvalidInput` for an invalid or longer one.
+    """
     name = text.strip()
     if not name:
         raise MalformedRequest(f"{field} is empty", field=field)
@@ -57,7 +60,7 @@ def distinct_ids(values: Sequence[int]) -> list[int]:
 
 
 class ResponseModel(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """Base of answers: fields with the default None are omitted."""
+    """Base of answers: fields with their default value, such as None, are omitted."""
 
     @classmethod
     def from_fields(cls, source: Any, **more: Any) -> Self:
@@ -137,7 +140,7 @@ class PageRequest(msgspec.Struct, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Return the rows of the page."""
+        """Return the maximum number of rows of the page."""
         return self.page_size or DEFAULT_PAGE_ROWS
 
     @property
@@ -158,10 +161,10 @@ class PageRequest(msgspec.Struct, kw_only=True):
     def order(
         self, columns: Mapping[str, str], default: Sequence[tuple[str, int]] = (("_id", -1),)
     ) -> list[tuple[str, int]]:
-        """Return stored fields with 1 or -1, ending in a unique `_id`.
+        """Return the requested order as stored fields with 1 or -1, or `default` without a request.
 
-        `columns` maps properties in snake_case to stored fields. Raises `InvalidInput` with the
-        invalid criterion.
+        A requested order ends with `_id`, which is unique. `columns` maps properties in snake_case
+        to stored fields. Raises `InvalidInput` with the invalid criterion.
         """
         order: dict[str, int] = {}
         for at, sort in enumerate(self.sorts or ()):

@@ -94,7 +94,7 @@ class StructDescriptions(OpenAPISchemaPlugin):
 
 
 def add_zero_bounds(parameters: Iterable[dict[str, Any]], handler: HTTPRouteHandler) -> None:
-    """Add bounds of 0 to the documented parameters of an operation."""
+    """Add the lower bound 0, which Litestar omits, to documented parameters of an operation."""
     fields = handler.parsed_fn_signature.parameters.values()
     bounds_by_name = {
         field.kwarg_definition.name or field.name: field.kwarg_definition
@@ -112,7 +112,7 @@ def _constraints(field: FieldDefinition) -> list[msgspec.Meta]:
 
 CALLER_EXTENSION = "x-thingway-caller"
 """The permitted callers of an operation: `{kind, functions?, superAdmin?}`, absent on public
-operations. The gateway's document describes the credentials of such a caller."""
+operations. The gateway's document has security requirements instead."""
 BODY, EXAMPLE = "body", "example"
 _SCHEMA_REF_PREFIX = "#/components/schemas/"
 _JSON_MEDIA_TYPE = "application/json"

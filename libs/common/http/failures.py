@@ -66,7 +66,10 @@ def _input_fault(entry: dict[str, Any], path: str) -> InputFault:
 
 
 def as_thingway_error(error: Exception, path: str = "") -> ThingwayError:  # noqa: PLR0911 - a table of cases
-    """Return the error for an exception: 503 for a database failure, else 500."""
+    """Return the error to answer: 503 for a database failure, 500 for an unexpected exception.
+
+    Invalid input and errors of Litestar get their 4xx status; `path` determines field names.
+    """
     match error:
         case ThingwayError():
             return error

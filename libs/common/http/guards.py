@@ -28,7 +28,7 @@ _REASON_BY_REQUIRED_KIND = {
 
 @dataclass(frozen=True)
 class Guard:
-    """Permits callers of one kind; of users, those with any of `functions`."""
+    """Permits callers of one kind. Users also need any of `functions`."""
 
     kind: PrincipalKind
     functions: frozenset[Function] = field(default_factory=frozenset)
@@ -36,7 +36,7 @@ class Guard:
     super_admin: bool = False
     """Permits only super-admins."""
     commands: bool = False
-    """Permits users who may command devices; `functions` suffice in every tenant."""
+    """Also permits viewers if the tenant's setting "Viewers may command devices" is on."""
 
     async def __call__(self, connection: ASGIConnection, handler: BaseRouteHandler) -> None:  # type: ignore[type-arg]
         """Raise `Unauthenticated` or `Forbidden` if the caller has no permission.

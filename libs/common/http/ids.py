@@ -81,7 +81,7 @@ class _Id(metaclass=_IdType):
 
 
 class _NewId(_Id):
-    """A numeric id, or an empty text for a new resource or none."""
+    """A numeric id, or an empty text for a new resource or for no resource."""
 
     schemas = (_Id.schemas[0], Schema(type=OpenAPIType.STRING, pattern="^[0-9]{0,16}$"))
 
@@ -139,7 +139,7 @@ def _read(kind: type[_Id], value: Any) -> Any:
 
 
 ID_DECODERS = [(_is_id_type, _read)]
-"""Decoders of these types for Litestar."""
+"""Decoders of the id types for Litestar."""
 
 
 def describe_id(kind: Any) -> dict[str, Any]:

@@ -31,8 +31,8 @@ from libs.common.telemetry.logs import add_log_fields
 from libs.common.telemetry.tracing import TRACE_HEADER, continue_trace
 
 CONCURRENT_REQUESTS, CONCURRENT_REQUESTS_PER_PRINCIPAL = 24, 8
-"""Concurrent requests of a process and of a principal. A single tenant gets half of them, so that
-it does not use all connections to MongoDB."""
+"""Maximum concurrent requests of a process and of a principal. A single tenant gets at most half of
+the process's requests, so that it does not use all connections to MongoDB."""
 MAX_CONCURRENT_LARGE_ANSWERS = 16
 """Large answers that a process sends concurrently, which limits their memory."""
 LARGE_BODY_BYTES = 256 * 1024
@@ -78,7 +78,7 @@ class ConcurrencyLimits:
 
 
 class _RequestSlots(AsyncExitStack):
-    """The slots of a request: a worker until its end or its large answer."""
+    """The slots of a request, which holds a worker until it ends or a large answer begins."""
 
     def __init__(
         self, turns: ConcurrencyLimits, scope: HTTPScope, receive: Receive, send: Send
@@ -141,11 +141,15 @@ def _has_body(scope: HTTPScope) -> bool:
 
 
 PUBLIC_PATHS = frozenset({"/healthz", "/readyz", "/metrics", "/schema/openapi.json"})
-"""Paths without a principal, for probes and the gateway's documentation page."""
+"""Paths that need no principal, for probes and the gateway's documentation page."""
 
 
 class RequestContext:
-    """Authenticates the caller of a request, and rejects the request without one."""
+    """Authenticates the callers of requests.
+
+    Rejects requests without a valid principal header, except requests without this header to
+    public paths.
+    """
 
     def __init__(
         self,
@@ -161,7 +165,7 @@ class RequestContext:
         self._public_prefixes = tuple(path for path in public_paths if path.endswith("/"))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application inside the context."""
+        """Authenticate the caller, then run the application in the caller's trace and turn."""
         if scope["type"] not in REQUEST_SCOPES:
             await self._app(scope, receive, send)
             return

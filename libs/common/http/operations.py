@@ -98,7 +98,7 @@ def list_operations(module: Mapping[str, Any]) -> list[HTTPRouteHandler]:
 
 
 def route_operations(module: Mapping[str, Any], path: str, **options: Any) -> Router:
-    """Return a router of the operations of a module (its `globals()`) that have none yet."""
+    """Return a router of the operations of a module (its `globals()`) that are in no router yet."""
     routers = [router for router in module.values() if isinstance(router, Router)]
     routed = {
         handler.fn
@@ -116,7 +116,7 @@ if TYPE_CHECKING:
 
 
 def build_dependencies(dependencies: "DataclassInstance") -> dict[str, Provide]:
-    """Return the fields as the `dependencies` of a router, by name."""
+    """Return the values of a dataclass's fields as the `dependencies` of a router, by name."""
     return {
         field.name: Provide(_provider(getattr(dependencies, field.name)), sync_to_thread=False)
         for field in fields(dependencies)

@@ -1,4 +1,4 @@
-"""Requests to addresses of users: only public ones and those allowed by operators.
+"""Requests to addresses that users enter: only to public ones and those that operators allow.
 
 Otherwise, a user could make a service send requests to the cloud's metadata service, to the network
 of the database or to its own loopback (server-side request forgery). The address is checked when
@@ -23,8 +23,8 @@ from libs.common.settings import SettingsInvalid
 
 _NAT64 = ip_network("64:ff9b::/96")
 _GLOBAL_UNICAST = ip_network("2000::/3")
-"""All public IPv6 addresses; excludes those that embed an IPv4 address and `fec0::/10`
-(site-local)."""
+"""The range of public IPv6 addresses. Mapped IPv4, NAT64 and site-local (`fec0::/10`) addresses are
+outside."""
 _RESERVED_NETWORKS = (
     "168.63.129.16/32",  # platform services of a cloud
     "192.88.99.0/24",  # 6to4 relays, deprecated
@@ -43,7 +43,10 @@ class AddressBlocked(OSError):
 
 
 def parse_networks(text: str) -> tuple[str, ...]:
-    """Return networks separated by commas in the setting; raise `SettingsInvalid`."""
+    """Return the entries, separated by commas, of the setting; raise `SettingsInvalid`.
+
+    Entries are networks and `ONLY_LISTED_NETWORKS`.
+    """
     try:
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
         return tuple(
@@ -55,7 +58,7 @@ def parse_networks(text: str) -> tuple[str, ...]:
 
 
 def is_address_allowed(address: str, allowed: tuple[str, ...]) -> bool:
-    """Return whether an address is allowed: listed, or public without the entry `only`."""
+    """Return whether an address is allowed: listed, or public if `allowed` lacks `only`."""
     networks = tuple(entry for entry in allowed if entry != ONLY_LISTED_NETWORKS)
     if is_in_networks(address, networks):
         return True
@@ -201,7 +204,10 @@ async def resolve_outgoing_addresses(
 
 
 async def connect_outgoing_socket(host: str, port: int, allowed: tuple[str, ...]) -> socket.socket:
-    """Return a TCP connection to a host; raises the errors of `resolve_outgoing_addresses`."""
+    """Return a TCP connection to a host.
+
+    Raises the errors of `resolve_outgoing_addresses`, and `OSError` if no address accepts it.
+    """
     failures: list[OSError] = []
     for address in await resolve_outgoing_addresses(host, port, allowed):
         try:

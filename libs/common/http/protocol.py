@@ -31,9 +31,9 @@ HeaderFields = Iterable[tuple[bytes, bytes]]
 
 
 def error_response(error: ThingwayError, path: str = "", headers: HeaderFields = ()) -> bytes:
-    """Log an invalid request; return its answer in the envelope of `path`.
+    """Log a rejected request; return the error answer in the envelope of `path`.
 
-    It has the fields `headers`, and asks the client to close the connection.
+    The answer has the header fields `headers` and `Connection: close`.
     """
     request_id = new_request_id()
     copy_context().run(_log, error, request_id)
@@ -43,7 +43,7 @@ def error_response(error: ThingwayError, path: str = "", headers: HeaderFields =
 def encode_response(
     error: ThingwayError, status: HTTPStatus, path: str, request_id: str, headers: HeaderFields
 ) -> bytes:
-    """Return the bytes of an answer after which the connection is closed."""
+    """Return the bytes of an error answer with `Connection: close` and the fields `headers`."""
     body = encode_error(error, path=path, request_id=request_id)
     fields = {
         "content-type": "application/json",
@@ -106,7 +106,7 @@ class _JoiningTransport(asyncio.Transport):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection of a client."""
+    """A connection of a client, with limits on the size of heads and on waiting time."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -128,7 +128,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse data; count bytes since the last end of a head or part of a body."""
+        """Parse data; reject more than `MAX_HEAD_BYTES` of a head or between parts of a body."""
         self._moved = False
         super().data_received(data)
         if self.transport.is_closing() or self.transport.get_protocol() is not self:
@@ -166,7 +166,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def on_response_complete(self) -> None:
-        """Start the stall timeout for the rest of a last answer."""
+        """Start the stall timeout for the unsent rest of an answer that closes the connection."""
         super().on_response_complete()
         if self.transport.is_closing() and self.transport.get_write_buffer_size():
             self._stop_stall_timer()
@@ -187,7 +187,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_headers_complete(self) -> None:
-        """Handle the end of a head."""
+        """End the timeout of the head, and let the answer's head be sent with its body."""
         self._head_ends()
         if self.expect_100_continue and self.parser.get_http_version() == "1.0":
             self.expect_100_continue = False  # HTTP/1.0 has no status 100 (RFC 9110, 10.1.1)

@@ -150,12 +150,12 @@ def _strip_scheme(header: bytes | None, scheme: bytes) -> str | None:
 
 
 def bearer_token(header: bytes | None) -> str | None:
-    """Return the token of `Authorization: Bearer` (RFC 6750 §2.1)."""
+    """Return the token of `Authorization: Bearer` (RFC 6750 §2.1); None for another header."""
     return _strip_scheme(header, b"bearer")
 
 
 def basic_login(header: bytes | None) -> tuple[str, str] | None:
-    """Return user and password of `Authorization: Basic` (RFC 7617)."""
+    """Return user and password of `Authorization: Basic` (RFC 7617); None for another header."""
     encoded = _strip_scheme(header, b"basic")
     if encoded is None:
         return None
@@ -213,9 +213,10 @@ log.addFilter(LogRateLimit(MAX_LOG_LINES_PER_SECOND))
 
 
 def log_rejection(error: ThingwayError, method: str, where: str) -> None:
-    """Log a rejected request: its method, path template and error code.
+    """Log a rejected request: its method, status, error code and field, and `where`.
 
-    Paths and messages are not logged, because both may contain secrets.
+    `where` is a path template or the name of a route. Paths and messages are not logged, because
+    both may contain secrets.
     """
     reason = f"{error.code} {error.field!r:.130}" if error.field else error.code
     log.info("rejected %s %s: %d %s", method, where or "?", error.status, reason)

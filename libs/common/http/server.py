@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 GC_THRESHOLD = 10_000
 """Default number of new objects after which the garbage collector examines them."""
 MAX_WEBSOCKET_FRAME_BYTES = 1024 * 1024
-"""Bytes of a WebSocket frame: a subscription with the maximum number of keys, all long."""
+"""Maximum bytes of a WebSocket frame. A subscription to the maximum number of long keys fits."""
 OPEN_FILES_WITHOUT_LIMIT = 1_048_576
 """Open files if the system sets no limit."""
 
@@ -50,9 +50,9 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """A server that returns after SIGTERM, so that `main` can close its clients.
+    """A server that returns after SIGTERM, so that `main` can close its connections to stores.
 
-    uvicorn checks ten times a second whether it should exit. Here, the signal wakes it.
+    uvicorn checks ten times a second whether it should exit. Here, the signal wakes the server.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -94,7 +94,7 @@ async def serve(
     `http` creates the protocol of a connection; `websocket` is uvicorn's `ws`, for WebSocket
     upgrades. `tls` defaults to the settings. Every answer has the fields `headers`. After `young`
     new objects, the garbage collector examines them. `more_ports` of the same address are served,
-    too.
+    too. Raises `SystemExit` if the application does not start.
     """
     tls = tls or ServerTls.from_settings(settings)
     observe_expiry(settings)
@@ -132,9 +132,8 @@ async def serve(
 def _freeze_permanent_objects(young: int) -> None:
     """Exclude modules, routes and schemas from garbage collection.
 
-    A later collection starts after `young` new objects.
-
-    These several hundred thousand objects live as long as the process.
+    These several hundred thousand objects live as long as the process. A later collection starts
+    after `young` new objects.
     """
     gc.collect()
     gc.freeze()

@@ -52,7 +52,7 @@ class StaticDocument:
     content: bytes
     media_type: str
     max_age: int = 0
-    """Seconds for which clients use it without a request; with 0, they check its tag each time."""
+    """Seconds for which clients use a copy without a request; with 0, they check the `ETag`."""
     policy: Mapping[str, str] = field(default_factory=dict)
     """The header fields that restrict a page in browsers."""
 

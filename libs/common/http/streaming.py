@@ -75,7 +75,8 @@ async def cut_page(
 ) -> tuple[list[Any], T | None]:
     """Return up to `maximum` rows as JSON, fewer if they exceed `MAX_PAGE_BYTES` bytes.
 
-    At least one row is returned. The last row is also returned separately if more rows follow.
+    The first row is returned regardless of its size. The last returned row is also returned
+    separately if more rows follow, else None.
     """
     page_rows: list[Any] = []
     last: T | None = None
