@@ -4,10 +4,10 @@
 certificates. A key is 192 random bits, so a plain SHA-256 suffices: a slow hash protects only
 guessable secrets. `rpc.auth.check_device` and `check_device_certificate` restore a missing copy
 from MongoDB.
-`tw:refused-login:{SN in capitals}` has time, protocol and reason of the last rejected login. A
-listener only adds it to a short queue, in which tenants take turns; every few seconds, the queue is
-written, one entry per device. Hence neither the answer nor its timing reveals whether a device
-exists, and the cost does not depend on the number of logins.
+`tw:refused-login:{SN in capitals}` has time, protocol and reason of the last rejected login. The
+process that rejects a login only adds it to a short queue, in which tenants take turns. Every few
+seconds, queued entries are written, one per device. Hence neither the answer nor its timing reveals
+whether a device exists, and the cost does not depend on the number of logins.
 """
 
 import asyncio
@@ -145,7 +145,7 @@ MAX_DEVICES_PER_WRITE = 200
 MAX_WAITING_PER_TENANT = 50
 """Waiting devices per tenant; further rejected logins are not recorded."""
 MAX_KEY_BYTES = 1024
-"""Maximum bytes of a key."""
+"""Maximum bytes of the Redis key of a rejected login."""
 RETENTION_SECONDS = 7 * 86_400
 """Seconds for which a record is kept."""
 
@@ -196,7 +196,10 @@ class RejectedLogins:
             await asyncio.sleep(WRITE_PERIOD_SECONDS)
 
     async def write(self) -> None:
-        """Write waiting records; raises errors of Redis, after which the records are lost."""
+        """Write up to `MAX_DEVICES_PER_WRITE` waiting records.
+
+        Raises errors of Redis, after which these records are lost.
+        """
         await self._write(
             self._queue.pop_waiting(MAX_DEVICES_PER_WRITE, MAX_DEVICES_PER_WRITE * MAX_KEY_BYTES)
         )

@@ -115,7 +115,7 @@ class GrantReader:
 
 
 class ResourceTypeGrants:
-    """The grants of resources of one type, which users create."""
+    """Reads, adds and deletes the grants of one type of resources that users create."""
 
     def __init__(self, rpc: RpcClient, grants: GrantReader, kind: ResourceType) -> None:
         self._rpc = rpc

@@ -6,7 +6,8 @@ With Ed25519, a service can verify the header but not create one. Signing and ve
 A pass (`CertificatePassSigner`) proves that the gateway has verified the certificate of a device. A
 listener of nats-server requests a certificate from every client, or from none. Devices with a
 certificate therefore connect over TLS to the gateway, which replaces the device key by a pass
-(docs/decisions/0027). It is signed with the key of the principal header and expires after seconds.
+(docs/decisions/0027). A pass is signed with the key of the principal header and expires after
+`PASS_LIFETIME_SECONDS`.
 """
 
 import base64
@@ -155,7 +156,7 @@ class CertificatePassVerifier:
         self._clock = clock
 
     def verify(self, password: str) -> PeerCertificate | None:
-        """Return the certificate of a pass; None for another or an expired password."""
+        """Return the certificate that a pass proves; None if the password is no valid pass."""
         if not password.startswith(_PREFIX):
             return None
         try:

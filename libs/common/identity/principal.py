@@ -19,13 +19,13 @@ class PrincipalKind(StrEnum):
     APPLICATION = "application"
     """A third-party application of the device open API."""
     DEVICE = "device"
-    """A device at `/ingest`, authenticated by its key."""
+    """A device at `/ingest`, authenticated by its key or certificate."""
     USER = "user"
     """A user of the console."""
 
 
 class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A caller that the gateway authenticated; stored in Redis under its token's hash.
+    """A caller that the gateway authenticated; stored in Redis if a token identifies it.
 
     The permissions of a user are not stored with the token. The gateway adds them to each request
     (`libs.common.identity.access`), so that a change takes effect with the next request.
@@ -68,7 +68,7 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
         return int(self.subject)
 
     def may(self, *functions: str) -> bool:
-        """Return whether a user has any of `functions`."""
+        """Return whether a user has any of `functions`, which a super-admin always has."""
         return self.super_admin or not self.functions.isdisjoint(functions)
 
     @property

@@ -1,8 +1,8 @@
 """Encryption of secrets that must be decrypted later, and hence cannot be hashed.
 
-AES-256-GCM with a key of the service's settings: without it, a database dump or a command log is
-useless. The context (the owner of the secret) is authenticated, so that a text cannot be exchanged
-for another.
+AES-256-GCM with a key of the service's settings: without the key, a database dump or a command log
+reveals no secret. The context (the owner of the secret) is authenticated, so that a text of one
+owner cannot replace that of another.
 """
 
 import base64

@@ -46,12 +46,12 @@ TENANT_LIFETIME_SECONDS = 86_400 * 30
 
 
 def user_tenant_key(user: str) -> str:
-    """Return the Redis key of the tenant of a user."""
+    """Return the Redis key of the tenant of a user of the bus."""
     return f"tw:bus-tenant:{user.upper()}"
 
 
 class UserTenants:
-    """A cache of the tenants of users, filled in the background."""
+    """A cache of the tenants of users of the bus, filled in the background."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -69,7 +69,7 @@ class UserTenants:
         return cached
 
     def known(self, user: str) -> str | None:
-        """Return the cached tenant of a user, "" without one; None if not read yet."""
+        """Return the cached tenant of a user, "" if it has none; None if not read yet."""
         return self._known.get(user)
 
     def remember(self, user: str, tenant: str) -> None:
@@ -77,7 +77,7 @@ class UserTenants:
         self._known.put(user, tenant)
 
     async def find(self, user: str) -> str:
-        """Read the tenant of a user; empty if it has none, or if Redis fails."""
+        """Read the tenant of a user; empty if it has none, or is unknown because Redis fails."""
         await self._request(user)
         return self._known.get(user) or ""
 
