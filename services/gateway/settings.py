@@ -39,7 +39,8 @@ class GatewaySettings(ServiceSettings):
     max_header: Count = 32 * 1024
     """Maximum bytes of the path, query and header fields of a request together."""
     request_timeout: Seconds = 30.0
-    """Seconds to wait for the head of an answer, and between two parts of its body."""
+    """Seconds for the body of a request and the head of its answer together, and for each further
+    part of the answer. A long poll gets the seconds that it requests in addition."""
     connect_timeout: Seconds = 2.0
     """Seconds to wait for a connection to a service."""
     upstream_requests: Count = 4096
