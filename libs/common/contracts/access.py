@@ -43,7 +43,7 @@ class Access(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GrantedResources(msgspec.Struct, frozen=True, rename="camel"):
-    """Answer of `get_grants`: the union over the user's roles, not for super-admins.
+    """Answer of `get_grants`: the resources of all roles of a user; super-admins need no grants.
 
     An integration or a group includes all its devices and their entities, a device its entities.
     The devices of a group are not listed; each device holds its group.

@@ -79,16 +79,16 @@ class IssueFirstKey(DeviceRef, rename="camel"):
 
 
 LoginProtocol = Literal["MQTT", "NATS", "HTTP"]
-"""The protocol of a device."""
+"""The protocol of a device's login."""
 LoginFault = Literal["KEY", "CERTIFICATE", "SN"]
 """The rejected part of a login; SN: the key is correct, but the SN differs in spelling."""
 
 
 class LastRefusedLogin(msgspec.Struct, omit_defaults=True):
-    """The last rejected login of a device; empty without one in the last 7 days."""
+    """The last rejected login of a device; empty if none was rejected in the last 7 days."""
 
     at: int | None = None
-    """ms; recorded up to 5 s late."""
+    """Time of the login, ms. The login appears here up to 5 s later."""
     over: LoginProtocol | None = None
     """Protocol of the login."""
     wrong: LoginFault | None = None
@@ -165,7 +165,7 @@ class Connection(msgspec.Struct, frozen=True):
     server: str
     """The id of the nats-server, which changes with each start."""
     cid: int
-    """Its number on the server."""
+    """The number of the connection on this server."""
 
 
 class FindConnections(msgspec.Struct, frozen=True):
@@ -210,7 +210,7 @@ class IntegrationSecret(msgspec.Struct):
 
     integration: str
     user: str
-    """Its NATS user."""
+    """The NATS user of the integration."""
     secret: str
 
 
@@ -263,7 +263,7 @@ class OwnedDevice(msgspec.Struct, rename="camel"):
 
 
 class CreateTenant(msgspec.Struct):
-    """`create_tenant`: 1 to 64 letters, digits, `_` or `-`."""
+    """`create_tenant`: create a tenant; its name has 1 to 64 letters, digits, `_` or `-`."""
 
     name: str
 
@@ -303,7 +303,7 @@ DESCRIBE_USERS = "rpc.auth.describe_users"
 
 
 class DescribeUsers(msgspec.Struct):
-    """`describe_users`: users of a tenant by id."""
+    """`describe_users`: return the nicknames of users of a tenant."""
 
     tenant: str
     ids: list[int]
@@ -316,7 +316,7 @@ class DescribedUsers(msgspec.Struct):
 
 
 class CreateUser(msgspec.Struct, rename="camel"):
-    """`create_user`, with a password that `auth` generates."""
+    """`create_user`: create a user with a password that `auth` generates."""
 
     email: str
     nickname: str

@@ -33,7 +33,7 @@ class ResolvedEntity(msgspec.Struct, rename="camel", omit_defaults=True, kw_only
     """The device's id, if the entity belongs to a device."""
     integration: str
     device: bool
-    """Whether the thing is a device; then grants of the device include it."""
+    """Whether the thing is a device; then grants of the device include the entity."""
     member: str
     """Path below the thing's key; empty for a custom entity itself."""
     parent: str | None = None
@@ -131,9 +131,9 @@ class UpdateOutcome(msgspec.Struct, omit_defaults=True, kw_only=True):
     """The result of an update."""
 
     keys: list[str] = []
-    """Keys that were set; those of a device once the device answers."""
+    """Keys that are set. A key of a device has its new value only when the device has answered."""
     write_only: list[str] = []
-    """Keys of these whose values nobody can read."""
+    """Those of `keys` whose values nobody can read."""
     status: int = 0
     """Status of the error (`libs.common.errors`); 0 without an error."""
     code: str = ""

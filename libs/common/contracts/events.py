@@ -1,7 +1,8 @@
 """The events of `event.{tenant}.…`: a public contract, published as AsyncAPI.
 
-Each event has its own id (`eventId`; readers drop duplicates), the time of its creation
-(`createdAt`, ms) and a device. `docs/reference/asyncapi.json` is generated from these structs.
+Each event has its own id (`eventId`; readers drop duplicates) and the time of its creation
+(`createdAt`, ms). `Dead` has neither: it describes a rejected message in the stream `DEAD`.
+`docs/reference/asyncapi.json` is generated from these structs.
 """
 
 from typing import Any, Literal
@@ -15,7 +16,7 @@ TaskStatus = Literal["PENDING", "SENT", "SUCCESS", "FAILED", "TIMEOUT"]
 
 
 class DeviceProfile(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The device of an event."""
+    """The device, integration or custom entity that an event is about."""
 
     device_id: int
     sn: str
@@ -27,13 +28,14 @@ class DeviceProfile(msgspec.Struct, rename="camel", omit_defaults=True):
     application_id: int | None = None
     """Id of the application that the device belongs to, if any."""
     thing_key: str = ""
-    """`{integration}.device.{identifier}`, the prefix of its entity keys."""
+    """Prefix of the entity keys: `{integration}.device.{identifier}` for a device,
+    `{integration}.integration` for an integration, `system.integration` for a custom entity."""
     group_id: int | None = None
     """Id of the device group, if any."""
 
 
 class Event(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """The fields of all events."""
+    """The common fields of events about a device, an integration or a custom entity."""
 
     event_id: str
     """Id of the event. A redelivered event has the same id."""
@@ -60,7 +62,7 @@ class DeviceConnection(Event, kw_only=True):
 
 
 class PropertiesReported(Event, kw_only=True):
-    """`device.{id}.reported`: stored values of a device."""
+    """`(device|thing).{id}.reported`: stored values of a device, integration or custom entity."""
 
     ts: int
     """Time of measurement in milliseconds since 1970-01-01 UTC."""
@@ -80,7 +82,7 @@ class Fault(msgspec.Struct, rename="camel", omit_defaults=True):
 
 
 class PropertiesRejected(Event, kw_only=True):
-    """`device.{id}.rejected`: the rejected values of a report."""
+    """`(device|thing).{id}.rejected`: the rejected values of a report."""
 
     ts: int
     """Time of measurement in milliseconds since 1970-01-01 UTC, or of arrival if the complete

@@ -97,6 +97,7 @@ class ChangeAlarmAnswer(msgspec.Struct, rename="camel", omit_defaults=True):
     """Answer of `change_alarm`."""
 
     alarm_id: int | None = None
-    """The open or cleared alarm; None without one."""
+    """The alarm that is open or that this step cleared; None if no alarm was open, or in a dry
+    run."""
     changed: bool = False
-    """Whether this step raised or cleared it."""
+    """Whether this step raised or cleared the alarm."""

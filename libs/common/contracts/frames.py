@@ -39,8 +39,9 @@ class Reception(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True,
 class Frame(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """An uplink of a device, as its network server received it.
 
-    `session` and `counter` identify it: a frame with the same two is a duplicate. A session begins
-    with a join (the device's address, or the id of its session key).
+    `session` and `counter` identify a frame of a device: another frame with equal values is a
+    duplicate. A session begins with a join; `session` is the device's address, or the id of the
+    session key.
     """
 
     port: Port
@@ -102,8 +103,8 @@ MAX_DOWNLINKS = 32
 class QueueDownlinks(msgspec.Struct, rename="camel", kw_only=True):
     """`rpc.integration.{id}.downlink`: queue downlinks for a device, in order.
 
-    `device` repeats the call until it knows the state of each downlink; the integration recognizes
-    duplicates by their ids.
+    The service `device` repeats the call until it knows the state of each downlink. The integration
+    recognizes duplicates by the ids of the downlinks.
     """
 
     device: DeviceRef
@@ -136,7 +137,7 @@ class SendLinkState(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=
 
 
 MAX_HOOK_BYTES = 64 * 1024
-"""Bytes of a webhook request: an uplink that many gateways received has about 10,000.
+"""Maximum bytes of a webhook request: an uplink that many gateways received has about 10,000.
 
 The integration gets the request unchanged: `rpc.integration.{integration}.hook` is a `RawRequest`.
 The replica that serves the integration answers when the content is stored.

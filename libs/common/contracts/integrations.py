@@ -37,7 +37,7 @@ Tenant = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 IdentifierText = Annotated[
     str, msgspec.Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_@#$\-/\[\]]+$")
 ]
-"""Identifies a device within its integration; it is also its SN."""
+"""Identifies a device within its integration, and is also the device's SN."""
 
 IntegrationOperation = Literal[
     "add_device", "delete_device", "call", "updated", "command", "downlink"
@@ -75,7 +75,8 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, 
     add_device_service: str | None = None
     """Id of the service in `tsl` that adds devices."""
     identifier_input: str | None = None
-    """The input of this service that identifies the device, so that a list can be sent again."""
+    """Id of the input of this service that contains the device's identifier. With it, an import
+    recognizes devices that already exist."""
     delete_device_service: str | None = None
     hidden: bool = False
     """Omitted from lists."""
@@ -163,9 +164,9 @@ class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
     """`updated`: users changed properties of the integration; they are stored afterwards.
 
     A write-only property (`accessMode` W) is a secret: the platform neither stores nor shows it,
-    and sends it only here. The integration stores it, and users see its errors. Properties are
-    stored only if the integration accepts them all. Without a secret they are also stored while the
-    integration is not running.
+    and sends it only here. The integration stores it, and users see the errors that the integration
+    answers. Properties are stored only if the integration accepts them all. If none is a secret,
+    they are also stored while the integration is not running.
     """
 
     tenant: Tenant
@@ -176,8 +177,8 @@ class PropertiesUpdated(msgspec.Struct, rename="camel", kw_only=True):
 class DeviceCommand(msgspec.Struct, rename="camel", kw_only=True):
     """`command`: send a command to a device, if the manifest has `carriesCommands`.
 
-    `command` has the content of `thing.{sn}.down.command`. `device` repeats it until it gets the
-    reply; the integration recognizes duplicates by `commandId`.
+    `command` has the content of `thing.{sn}.down.command`. The service `device` repeats the command
+    until it gets the reply; the integration recognizes duplicates by `commandId`.
     """
 
     device: DeviceRef
@@ -228,12 +229,12 @@ class ListDevices(msgspec.Struct, rename="camel", kw_only=True):
     """`rpc.device.list_devices.{integration}`: the integration's devices of all tenants."""
 
     after: int = 0
-    """Only greater ids: the last id of the previous page."""
+    """Id of the last device of the previous page; only devices with greater ids are listed."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 500
 
 
 class ListedDevices(msgspec.Struct):
-    """Answer of `list_devices`, by id; fewer than `limit` means the last page."""
+    """Answer of `list_devices`, sorted by id; fewer devices than `limit` mean the last page."""
 
     devices: list[DeviceRef]
 
@@ -267,8 +268,8 @@ class OwnValues(msgspec.Struct, rename="camel"):
 class PutDevice(msgspec.Struct, rename="camel", kw_only=True):
     """`rpc.device.put_device.{integration}`: add or update a device that was discovered.
 
-    For integrations that discover devices. An existing device gets the name and `additional`; the
-    answer is a `DeviceRef`. Only built-in integrations may call it.
+    An existing device gets the name and `additional`. The answer is a `DeviceRef`. Only built-in
+    integrations may call it.
     """
 
     tenant: Tenant

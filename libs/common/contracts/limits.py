@@ -36,14 +36,14 @@ class Limits(msgspec.Struct, frozen=True, rename="camel", kw_only=True, forbid_u
     """Open MQTT and NATS connections. This limit is not enforced; `each_connections` is."""
     each_connections: LimitValue = 16
     messages: LimitValue = 50_000
-    """Reports, events and replies of its devices per second, over every protocol."""
+    """Reports, events and replies of the tenant's devices per second, over every protocol."""
     each_messages: LimitValue = 1_000
     """Messages of one device per second; a burst may have ten times as many."""
     message_bytes: LimitValue = 64 * 1024**2
-    """Bytes of the messages of its devices per second."""
+    """Bytes of the messages of the tenant's devices per second."""
     each_message_bytes: LimitValue = 4 * 1024**2
     event_bytes: LimitValue = 1024**4
-    """Bytes of the messages of its devices per day, because each becomes an event on `EVENTS`."""
+    """Bytes of the messages of the tenant's devices per day: each message becomes an event."""
     retained_event_bytes: LimitValue = 8 * 1024**3
     """Bytes of events that `EVENTS` retains; fewer while tenants together fill the stream."""
     dead_bytes: LimitValue = 16 * 1024**2

@@ -49,7 +49,7 @@ class DescribedDevice(msgspec.Struct, rename="camel", omit_defaults=True):
     name: str
     integration: str
     created_at: int
-    """ms."""
+    """Time in ms."""
     user_id: int | None = None
     """The user who added it, if any."""
     group: int | None = None
@@ -63,7 +63,7 @@ class DescribedDevices(msgspec.Struct, rename="camel"):
 
 
 class DescribeGroups(msgspec.Struct):
-    """`describe_groups`: which of `ids` exist."""
+    """`describe_groups`: return those of `ids` that exist."""
 
     tenant: str
     ids: list[int]
@@ -141,7 +141,7 @@ class DescribedDashboards(msgspec.Struct):
 
 
 class GetDeviceCanvas(msgspec.Struct, rename="camel"):
-    """`canvas_of_device`: return the canvas, and create it if missing."""
+    """`canvas_of_device`: return the canvas of a device, and create it if missing."""
 
     tenant: str
     device_id: int
@@ -155,7 +155,7 @@ class DeviceCanvas(msgspec.Struct):
 
 
 class DescribeFlows(msgspec.Struct):
-    """`describe_flows`: which of `ids` exist."""
+    """`describe_flows`: return those of `ids` that exist."""
 
     tenant: str
     ids: list[int]
