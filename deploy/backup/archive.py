@@ -95,7 +95,7 @@ class HashingOutput:
         return self._sum.digest()
 
     def write(self, data: bytes) -> int:
-        """Write all bytes."""
+        """Write bytes to the stream; return how many it accepted."""
         self._sum.update(data)
         self.size += len(data)
         with self._remember_errors():
@@ -176,7 +176,10 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads the records of an archive; raises `ArchiveBroken` if it was modified."""
+    """Reads the records of an archive; raises `ArchiveBroken` if it was modified.
+
+    Raises `CommandError` if the archive is encrypted and `key` cannot decrypt it.
+    """
 
     def __init__(self, source: BinaryIO, key: ArchiveKey) -> None:
         self._sum = hashlib.sha256()
@@ -262,7 +265,10 @@ class ArchiveReader:
     def _read_passphrase_header(
         self, source: BinaryIO, beginning: bytes, key: ArchiveKey, identities: list[str]
     ) -> bytes:
-        """Add the header's private key to `identities`; return the first bytes of age."""
+        """Add the header's private key to `identities` if `key` has the passphrase.
+
+        Returns the first bytes of the age file, which follows the header.
+        """
         self._read_exactly(len(PASSPHRASE_MAGIC) - len(beginning), is_hashed=False)
         sealed = self._read_exactly(
             _LENGTH_FORMAT.unpack(self._read_exactly(_LENGTH_FORMAT.size, is_hashed=False))[0],
@@ -323,14 +329,20 @@ class VerifiedArchive:
 
     @property
     def head(self) -> ArchiveHead:
-        """Return the record that identifies the backup; raise `ArchiveBroken` if missing."""
+        """Return the record that identifies the backup, once read.
+
+        Raises `ArchiveBroken` before.
+        """
         if self._head is None:
             raise ArchiveBroken("the archive has no head")
         return self._head
 
     @property
     def moment(self) -> BackupMoment:
-        """Return the record with the time of the backup; raise `ArchiveBroken` if missing."""
+        """Return the record with the time of the backup, once read.
+
+        Raises `ArchiveBroken` before.
+        """
         if self._moment is None:
             raise ArchiveBroken("the archive has no moment")
         return self._moment

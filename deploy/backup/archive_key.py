@@ -14,7 +14,10 @@ PASSPHRASE_VARIABLE = "THINGWAY_BACKUP_PASSPHRASE"  # noqa: S105 - the name of t
 
 
 class ArchiveKey(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys that encrypt or decrypt an archive; without any, it is not encrypted."""
+    """The keys that encrypt or decrypt an archive.
+
+    Without a passphrase and recipients, a new archive is not encrypted.
+    """
 
     passphrase: str | None = None
     recipients: tuple[str, ...] = ()

@@ -41,7 +41,10 @@ COLLECTIONS_WITH_WRITE_ONLY = frozenset({COMMANDS, OUTBOX, OPENAPI_COMMANDS})
 
 
 def remove_write_only_values(name: str, documents: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the documents of `{database}.{collection}` without write-only values."""
+    """Yield the documents of `{database}.{collection}` without write-only values.
+
+    Omits the open commands in `OPENAPI_COMMANDS`, because `device` sends them again.
+    """
     for raw in documents:
         cleaned = _without_write_only_values(name, raw)
         if cleaned is not None:
@@ -69,7 +72,7 @@ def _command_without_values(raw: bytes) -> bytes:
 def _outbox_without_values(raw: bytes) -> bytes:
     """Return an outbox document; empty its write-only entries and withdraw them.
 
-    Only versions before decision 0064 stored such values there.
+    Only versions before decision 0064 stored write-only values in the outbox.
     """
     document: dict[str, Any] = bson.decode(raw)
     for entry in document.get("entries", []):
@@ -135,7 +138,7 @@ async def extend_snapshot_history(
     """Make MongoDB keep old versions of documents for a backup inside the block.
 
     Adds to the current setting and subtracts at the end, because several backups may run at once.
-    Without the permission, prints a warning with `log`.
+    If the MongoDB user may not change the setting, only prints a warning with `log`.
     """
 
     async def add_seconds(seconds: int) -> None:
@@ -316,7 +319,7 @@ class DatabaseRestore:
         return tally
 
     async def create_indexes(self) -> None:
-        """Create the source's indexes, including those that expire documents."""
+        """Create the indexes of the archive, including those that expire documents."""
         for name, indexes in self._indexes.items():
             if indexes:
                 await self._database.command(

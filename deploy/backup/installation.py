@@ -74,7 +74,7 @@ async def back_up_installation(stores: Stores, write: WriteRecord, log: Log) -> 
 async def _delete_write_only_messages(stores: Stores, client: Client) -> bool:
     """Delete stored MQTT messages with write-only values; return whether any existed.
 
-    `device` sends commands that are still open to their devices again.
+    `device` sends the commands of these messages again, if they are still open.
     """
     commands = await databases.find_commands_with_write_only(client)
     if not commands:
@@ -88,7 +88,8 @@ async def _write_stream_snapshots(
 ) -> tuple[dict[str, StreamHead], int]:
     """Write snapshots of all streams; return their heads by name and the time.
 
-    The time is when the snapshot of `UPLINK` starts, in epoch ms. Only its partitions follow it.
+    The time is when the snapshot of `UPLINK` starts, in epoch ms. Only the snapshots of the
+    partitions of `UPLINK` are written later.
     """
     heads, at = {}, 0
     for name in streams.BACKED_UP_STREAMS:
@@ -111,7 +112,8 @@ async def _write_stream_snapshots(
 async def _read_positions(bus: Bus, snapshots: dict[str, StreamHead]) -> dict[str, StreamPosition]:
     """Return the streams' positions by name, read after MongoDB's snapshot.
 
-    Raises `CommandError` if a stream has no snapshot, because it was created during the backup.
+    Omits `EVENTS` if it only has copies of events in partitions. Raises `CommandError` if a stream
+    has no snapshot, because it was created during the backup.
     """
     positions = {}
     for name in streams.BACKED_UP_STREAMS:
@@ -166,8 +168,8 @@ async def restore_installation(
     """Write an archive, whose secrets have been read already, into empty stores.
 
     `replicas` sets the replicas of each stream; None keeps the number in the archive. With
-    `compare`, the restored data are read and compared with the archive. On `CommandError` the
-    databases stay marked, and their content is unusable.
+    `compare`, the restored data are read and compared with the archive. After a failure, the
+    databases that have been marked stay marked, and their content is unusable.
     """
     await require_empty_stores(stores)
     async with stores.connect_mongo_writers() as clients, stores.connect_bus(ADMIN_USER) as bus:

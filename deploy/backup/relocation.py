@@ -37,7 +37,7 @@ _SEQUENCE_BY_MEMBER_PATTERN = (
     (re.compile(r"device_?id$", re.IGNORECASE), "device.things"),
     (re.compile(r"group_?id$", re.IGNORECASE), "device.device_groups"),
 )
-"""Pairs of a pattern of JSON member names and the id sequence of such members' values."""
+"""Pairs of a pattern for names of JSON members and the id sequence of the members' values."""
 _DEVICES_MEMBER = "devices"
 """JSON member of a widget: a list of devices, objects with the member `id`."""
 _MAX_ID_DIGITS = 16
@@ -126,7 +126,7 @@ def rewrite_alarm_state(document: Document, move: Relocation) -> None:
 
 
 def rewrite_alarm(document: Document, move: Relocation) -> None:
-    """Rewrite the state's key, and user ids in `claimedBy` and `clearedBy`."""
+    """Rewrite the key of the alarm state, and user ids in `claimedBy` and `clearedBy`."""
     if "state" in document:
         _, generation, _ = document["state"].split(".")
         document["state"] = f"{document['rule']}.{generation}.{document['device']}"
@@ -159,7 +159,7 @@ def rewrite_tagged_entity(document: Document, move: Relocation) -> None:
 
 
 def rewrite_canvas(document: Document, move: Relocation) -> None:
-    """Rewrite the entity ids in widgets, whose JSON clients format."""
+    """Rewrite the ids in widgets, whose JSON clients format, and in `entityIds`."""
     for widget in document["widgets"]:
         widget["data"] = _rewrite_json(widget["data"], move).decode()
     document["entityIds"] = [move.shift_entity_id(old) for old in document.get("entityIds", ())]
@@ -188,7 +188,7 @@ def collect_seal_contexts(document: Document, move: Relocation) -> None:
 
 
 def rewrite_deployed_flow(document: Document, move: Relocation) -> None:
-    """Rewrite the ids in a deployed flow (`deployed` or `flow`) and its timer."""
+    """Rewrite ids in the flow (`deployed` or `flow`) of a deployment, hook or timer."""
     for name in ("deployed", "flow"):
         if name in document:
             document[name] = _rewrite_json(document[name], move, flow=True)
@@ -318,7 +318,7 @@ def _rewrite_flow_service(match: re.Match[str], move: Relocation) -> str:
 
 
 def _create_node_registry() -> NodeRegistry:
-    """Return a registry of the node types that can inspect designs, but not run them."""
+    """Return a registry of all node types, which can inspect designs but not run them."""
     nothing: Any = SimpleNamespace(sandbox=None, http=None, mail=None, mqtt=None)
     return create_registry(nothing, nothing, nothing)
 

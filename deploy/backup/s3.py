@@ -75,7 +75,7 @@ class S3Storage:
 
     @contextlib.contextmanager
     def create_backup(self, name: str) -> Iterator[BinaryIO]:
-        """Upload a backup; delete its parts on failure."""
+        """Yield a stream that uploads a backup; delete the uploaded parts on failure."""
         with self._convert_errors():
             self._abort_interrupted_uploads()
             upload = _Upload(self._client, self._object_arguments(name))
@@ -88,7 +88,7 @@ class S3Storage:
 
     @contextlib.contextmanager
     def open_backup(self, name: str) -> Iterator[BinaryIO]:
-        """Read a backup in ranges; a lost connection repeats one range only."""
+        """Yield a stream that reads a backup in ranges; repeat a range after a failure."""
         with self._convert_errors():
             head = self._client.head_object(**self._object_arguments(name))
             request = {**self._object_arguments(name), "IfMatch": head["ETag"]}
@@ -112,7 +112,7 @@ class S3Storage:
         return {"Bucket": self._bucket, "Prefix": self._prefix + "thingway-"}
 
     def _abort_interrupted_uploads(self) -> None:
-        """Delete the parts of uploads that a kill interrupted; storage costs money."""
+        """Delete parts of uploads older than `MAX_BACKUP_SECONDS`: storage costs money."""
         oldest = datetime.now(UTC) - timedelta(seconds=MAX_BACKUP_SECONDS)
         pages = self._client.get_paginator("list_multipart_uploads").paginate(
             **self._list_arguments

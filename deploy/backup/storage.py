@@ -89,7 +89,10 @@ class FolderStorage:
 
     @contextlib.contextmanager
     def create_backup(self, name: str) -> Iterator[BinaryIO]:
-        """Write a backup under another name, then rename it."""
+        """Yield a stream to a file that gets `name` after a block without error.
+
+        First deletes incomplete files older than `MAX_BACKUP_SECONDS`.
+        """
         create_private_directory(self.directory)
         for path in self.directory.glob(f".thingway-*{_BACKUP_SUFFIX}.*"):
             with contextlib.suppress(FileNotFoundError):  # another backup may rename it
@@ -113,7 +116,10 @@ class FolderStorage:
 
 
 def open_storage(folder: str) -> Storage:
-    """Return the storage at a path or `s3://BUCKET/PREFIX`; raise `CommandError`."""
+    """Return the storage at a path or `s3://BUCKET/PREFIX`.
+
+    Raises `CommandError` if the URL names no bucket or S3 cannot be used.
+    """
     if not folder.startswith(S3_SCHEME):
         return FolderStorage(Path(folder))
     from deploy.backup.s3 import S3Storage  # noqa: PLC0415 - only S3 loads its library
@@ -125,7 +131,8 @@ def find_backup(source: str) -> tuple[Storage, str]:
     """Return the storage of the backup at `source`, and the backup's name in it.
 
     `source` is a backup, a folder, or a prefix of a bucket. In a folder or prefix, the newest
-    backup of the whole installation is chosen. Raises `CommandError` if it has none.
+    backup of the whole installation is chosen. Raises `CommandError` if the folder or prefix
+    has none.
     """
     path = Path(source)
     if source.startswith(S3_SCHEME) and source.endswith(_BACKUP_SUFFIX):

@@ -83,7 +83,7 @@ class Stores:
 
     @contextlib.asynccontextmanager
     async def connect_bus(self, user: str) -> AsyncIterator[Bus]:
-        """Connect to NATS as one of its users."""
+        """Connect to NATS as `user`; raise `CommandError` if that fails."""
         try:
             password = self.state.secrets.get(f"nats.{user}", "")
             client = await admin.log_in_once(self.nats, password, user)

@@ -49,7 +49,7 @@ _MQTT_STREAMS = (*(name for name in STREAM_CONFIGS if name.startswith("$")), *_Q
 ALL_STREAMS = (*STREAMS_WITH_LATER_MESSAGES, *_MQTT_STREAMS, *UPLINK_STREAM_NAMES)
 """All streams; those of `BACKED_UP_STREAMS` in the order of their snapshots."""
 BACKED_UP_STREAMS = tuple(name for name in ALL_STREAMS if name not in (RETAINED, *_QOS_2_STREAMS))
-"""Streams that a backup contains: without retained messages, which no service reads, and QoS 2."""
+"""Streams of a backup: all but those of QoS 2 and of retained messages, which no service reads."""
 FILLER_SUBJECT_BY_STREAM = {
     **{name: restored_event_subject(name) for name in EVENT_PARTITION_NAMES},
     **{
@@ -123,8 +123,9 @@ async def snapshot_without_write_only(
 ) -> AsyncIterator[StreamHead | bytes]:
     """Yield a snapshot of `$MQTT_msgs` that contains no write-only values.
 
-    `delete_write_only` deletes such messages and returns whether there were any. In that case the
-    snapshot may contain some, and is repeated. Raises `CommandError` after too many attempts.
+    `delete_write_only` deletes messages with write-only values and returns whether any existed. If
+    any existed after the snapshot, the snapshot may contain them and is repeated. Raises
+    `CommandError` after `_MAX_SNAPSHOT_ATTEMPTS`.
     """
     for _ in range(_MAX_SNAPSHOT_ATTEMPTS):
         await delete_write_only()

@@ -132,7 +132,10 @@ class _TenantWriter:
             raise CommandError(f"the tenant {self._tenant} already exists")
 
     async def reserve_id_shifts(self, ends: Mapping[str, int]) -> dict[str, int]:
-        """Reserve a range of each id sequence; return by sequence what to add to the ids."""
+        """Reserve a range of each id sequence; return by sequence what to add to the ids.
+
+        Stores the marker by which `undo` finds an incomplete restore.
+        """
         shifts = {}
         for name, end in ends.items():
             database, sequence = split_collection_name(name)
@@ -198,7 +201,10 @@ class _TenantWriter:
             raise CommandError(f"these SNs are already in use here: {listed}")
 
     async def compare_counts(self, archive: VerifiedArchive) -> None:
-        """Raise `CommandError` unless the document counts equal those of the archive."""
+        """Raise `CommandError` unless the document counts equal those of the archive.
+
+        SNs and shapes are not counted: their documents do not name a tenant.
+        """
         for (database, name), end in archive.collections.items():
             row = find_collection(join_collection_name(database, name))
             if row is None or row.lookup in {Lookup.SERIAL, Lookup.SHAPE}:
@@ -221,7 +227,7 @@ class _TenantWriter:
         return {"_id": history_key_range(first, end)}
 
     async def undo(self, log: Log) -> None:
-        """Delete what an incomplete attempt wrote."""
+        """Delete what an incomplete restore wrote, except shapes, which tenants share."""
         if await self._markers.find_one({"_id": self._marker_id}) is None:
             return
         log(f"deleting the incomplete tenant {self._tenant}")

@@ -108,7 +108,7 @@ class _TenantReader:
         self._shapes: set[str] = set()
 
     async def collect_ids(self) -> None:
-        """Read the ids of the tenant's devices, SNs and shapes, for later queries.
+        """Read the tenant's SNs, shapes, and ids of devices and custom entities.
 
         Raises `CommandError` if the tenant does not exist.
         """
