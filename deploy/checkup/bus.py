@@ -36,7 +36,7 @@ HEALTH_REPLY_SECONDS = 1.0
 MAX_LAG_SECONDS = 60.0
 """Seconds that a report may wait in `UPLINK` before a fault is reported."""
 NEARLY_FULL_SHARE = 0.7
-"""Fraction of its size limit at which a stream counts as nearly full."""
+"""Fraction of its size limit above which a stream counts as nearly full."""
 PARTITION_READER_USERS = ("device", "device-ingest")
 """NATS users (of services) that may read the partitions of `UPLINK`."""
 HEALTH_SUBJECT = "$SYS.REQ.SERVER.PING.HEALTHZ"

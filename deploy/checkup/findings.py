@@ -80,7 +80,7 @@ async def run_check(
     *errors: type[Exception],
     minor: bool = False,
 ) -> list[Finding]:
-    """Return the findings of a check; a bad one after an error or the deadline.
+    """Return the findings of a check; a bad one after one of `errors` or the deadline.
 
     `deadline` is a time on the event loop's clock. The check may close its connections later,
     because a server that does not answer must not delay the report.

@@ -91,7 +91,10 @@ async def check_processes(
 
 
 async def _resolve_replicas(base: str) -> list[str]:
-    """Return a URL per IP address of the host in `base`; `base` itself for TLS."""
+    """Return a URL per IP address of the host in `base`.
+
+    Returns `base` itself for TLS, and if the host cannot be resolved.
+    """
     parts = urlsplit(base)
     if parts.scheme == "https" or not parts.hostname:
         return [base]
@@ -191,7 +194,7 @@ def _assess_backup(finished: float | None) -> Iterator[Finding]:
 
 
 def compare_versions(processes: list[ProcessState]) -> Iterator[Finding]:
-    """Yield a finding about processes of different versions."""
+    """Yield a finding: whether all processes with a known version have the same."""
     names = sorted({process.version for process in processes} - {""})
     if names:
         wrong = f"{', '.join(names)} run side by side" if len(names) > 1 else ""

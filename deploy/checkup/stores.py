@@ -25,7 +25,7 @@ MAX_MEMBER_POLLS = 20
 MAX_SKEW_SECONDS = 2.0
 """Maximum tolerated difference of clocks in seconds."""
 NEARLY_FULL_SHARE = 0.8
-"""Fraction of MongoDB's disk at which it counts as nearly full."""
+"""Fraction of used bytes above which MongoDB's disk counts as nearly full."""
 _GB = 1e9
 _PROBE_KEY = "tw:doctor"
 

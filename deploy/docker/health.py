@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Request `/readyz` on the service's port; return 0 if ready, else print why."""
+    """Print the answer of `/readyz`; return 0 if the service is ready, else 1."""
     port = int(os.environ.get("THINGWAY_PORT", "8000"))
     try:
         connection = socket.create_connection(("127.0.0.1", port), timeout=4)

@@ -182,7 +182,7 @@ def run_mongo_setup(set_up: Callable[[list[DatabaseUser]], Coroutine[None, None,
 
 
 def mongo_setup() -> int:
-    """Set up MongoDB over loopback."""
+    """Create the replica set and its users over loopback; return the exit code."""
     member, password = f"{LOOPBACK}:{MONGO_PORT}", os.environ["MONGO_ADMIN"]
     return run_mongo_setup(lambda users: mongo_server.set_up_replica_set([member], password, users))
 

@@ -28,7 +28,7 @@ _DEVICES_PATH = "/device/openapi/v1/devices"
 
 
 async def check_report_is_stored(api: OpenApiClient, mqtt_url: str, ca_file: str) -> None:
-    """Report as a new device; raise `TimeoutError` if it is not stored in time."""
+    """Send a report as a new device; raise `TimeoutError` if it is not stored in time."""
     sn = f"DEMO{secrets.token_hex(6).upper()}"
     device = await api.ensure_device(sn, "helm test", read_demo_product()["model"])
     try:

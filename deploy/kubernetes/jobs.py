@@ -53,8 +53,8 @@ class ReleaseSecrets:
     """The Secrets `{name}-{part}` of a release, accessed as the pod's service account.
 
     Secrets are written with server-side apply, which creates a missing Secret and keeps the keys of
-    other field managers. Unlike a create request, its URL contains the name, so a Role can list the
-    allowed Secrets in `resourceNames`.
+    other field managers. The URL of an apply contains the name, unlike the URL of a create request,
+    so a Role can list the allowed Secrets in `resourceNames`.
     """
 
     def __init__(self, name: str, manager: str) -> None:

@@ -272,7 +272,7 @@ def _print_table(
 
 
 def _format_time(at: int) -> str:
-    """Return a time in ms as text."""
+    """Return a time in epoch ms as text in UTC."""
     return f"{from_ms(at):%Y-%m-%d %H:%M} UTC"
 
 
@@ -336,7 +336,7 @@ async def revoke_certificate(options: Namespace) -> None:
 def _write_certificate_files(
     directory: Path, sn: str, issued: IssuedCertificate
 ) -> _CertificateFiles:
-    """Write certificate and key, private to the user; raise `CommandError`."""
+    """Write certificate and key for this user only; raise `CommandError` on failure."""
     certificate, key = directory / f"{sn}.pem", directory / f"{sn}.key"
     try:
         write_private(certificate, issued.certificate.encode())

@@ -119,7 +119,10 @@ def interrupt_when_terminated() -> None:
 
 
 async def report_backup(stores: Stores, tenant: str | None, backup: FinishedBackup) -> None:
-    """Report a backup of all tenants, or its verification, as a metric of `device`."""
+    """Report a backup of all tenants, or the test of one, to `device` for its metrics.
+
+    Reports nothing for a backup of one tenant. A failure to report is only printed.
+    """
     if tenant is not None:
         return
     try:
@@ -278,7 +281,10 @@ async def wait_for_stores(stores: Stores) -> None:
 
 
 def _save_secrets(directory: Path, state: State) -> None:
-    """Save `state`; raise `CommandError` if the directory has other secrets."""
+    """Save `state` if the directory has no secrets yet.
+
+    Raises `CommandError` if the directory has the secrets of another installation.
+    """
     existing = states.load(directory)
     if existing.secrets and existing.secrets != existing.secrets | state.secrets:
         file = directory / states.FILE_NAME

@@ -48,10 +48,10 @@ class _ForkedProgram(msgspec.Struct, frozen=True):
 
 
 class ForkServer:
-    """A client that starts the server when it is needed.
+    """A client of the fork server, which it starts when needed.
 
-    `modules` are the modules that forked processes may run. They inherit the descriptors in
-    `keep_open`.
+    `modules` are the modules that forked processes may run. Forked processes inherit the
+    descriptors in `keep_open`.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ client."""
 
 
 async def keep_mqtt_streams_in_memory(addresses: Addresses, password: str) -> None:
-    """Create the streams that no service reads in memory; delete them on disk.
+    """Create in memory the streams that no service reads; delete them on disk.
 
     nats-server syncs each stream on the disk ten times a second. Raises `LauncherError` (exit code
     1) if it rejects a stream.

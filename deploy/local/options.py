@@ -45,7 +45,7 @@ def parse_fraction(text: str) -> float:
 
 
 def _parse_not_empty(text: str) -> str:
-    """Parse a text, not an empty one: as an address it means all (argument type)."""
+    """Parse a text that is not empty: an empty address means all (argument type)."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text

@@ -85,7 +85,7 @@ async def spawn(
 
 
 class ForkedProcess:
-    """A process that the server forked for this process."""
+    """A process that the fork server forked, as a child of this process."""
 
     def __init__(self, pid: int) -> None:
         """Watch `pid`, which must be a child of this process."""

@@ -159,7 +159,7 @@ COMMIT_VARIABLE = "THINGWAY_COMMIT"
 
 @dataclass(frozen=True)
 class Versions:
-    """Versions of Thingway, Python and the servers; None if unknown."""
+    """Versions of Thingway, Python and the servers; `commit` is None if unknown."""
 
     thingway: str
     commit: str | None

@@ -118,7 +118,7 @@ class DeviceCounters:
         self.last_error = str(error) or type(error).__name__
 
     def format_activity(self, seconds: float) -> str:
-        """Return the rates since the previous line."""
+        """Return the connections, errors, and rates of the `seconds` since the last call."""
         before, self._before = self._before, (self.sent, self.acknowledged)
         return (
             f"{self.connected} connected  {(self.sent - before[0]) / seconds:.0f}/s sent  "
@@ -169,7 +169,7 @@ async def run_with_display(
 
 
 async def _wait_for_stop(duration: float | None, tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Wait for Ctrl-C or `duration` seconds; raise the error of a task that failed."""
+    """Wait for Ctrl-C, `duration` seconds or the end of a task; raise a task's error."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -47,7 +47,7 @@ class DemoDevice(SimulatedDevice):
         return {"led": True} if service.id == "identify" else {}
 
     def build_event(self) -> Values | None:
-        """Return an event if the temperature has just crossed the threshold."""
+        """Return an event if the temperature has just risen to the threshold, else None."""
         temperature = self.measured.get("temperature", 0.0)
         is_hot = temperature >= _HIGH_TEMPERATURE
         rises, self._was_hot = is_hot and not self._was_hot, is_hot

@@ -140,7 +140,8 @@ class Supervisor:
     """The child processes of a launcher.
 
     `print_line` prints to the terminal; `changed` is called when a pid changes. Children inherit
-    the descriptors in `keep_open`. `fork_server` starts those that it may run; it stops last.
+    the descriptors in `keep_open`. `fork_server` starts the children that it may run; it stops
+    last.
     """
 
     def __init__(
@@ -222,8 +223,8 @@ _MAX_EARLY_EXITS = 4
 async def wait_ready(child: SupervisedProcess, ready: Callable[[], Awaitable[None]]) -> None:
     """Wait until `ready` returns.
 
-    Raises `LauncherError` (exit code 1) with the last line of the child's log if the child keeps
-    exiting or is not ready in time.
+    Raises `LauncherError` (exit code 1) with the reason if the child keeps exiting, exits with a
+    code in `faults`, or is not ready in time.
     """
     waiting = asyncio.ensure_future(ready())
     deadline = time.monotonic() + MAX_START_SECONDS

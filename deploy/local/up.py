@@ -141,9 +141,9 @@ class Launcher:
         console.adopt_console_client(self._state, os.environ)
         self._base = inheritable_environment(os.environ)
         self.service_environment = dict(self._base)
+        """Environment of every service, apart from its settings."""
         if not options.console:
             self.service_environment["THINGWAY_CONSOLE"] = "off"
-        """Environment of every service, apart from its settings."""
         self._certificates = (
             CertificateFiles.prepare(options.data, self._state, options.host, options.tls_name)
             if options.tls
@@ -270,7 +270,11 @@ class Launcher:
         return self._options.build_addresses(self._listeners())
 
     async def _prepare_streams(self) -> None:
-        """Let a cluster adopt the streams of a server that ran alone before."""
+        """Prepare streams before services start.
+
+        A cluster adopts the streams of a server that ran alone before. A single server gets the
+        streams that no service reads in memory.
+        """
         address = self._addresses().split_by_nats_server()[0]
         password = self._state.secrets[f"nats.{ADMIN_USER}"]
         if not self._state.is_cluster:

@@ -100,7 +100,7 @@ async def configure_broker(
 
 
 async def wait_connected(api: ManagementApiClient, server: str) -> None:
-    """Wait until the integration is connected; raise `CommandError` otherwise."""
+    """Wait until the integration is connected; raise `CommandError` after 20 s."""
     for _ in range(_MAX_POLLS):
         properties = await _read_properties(api, server)
         if properties["connected"]:
@@ -136,7 +136,11 @@ def parse_address(broker: str) -> tuple[str, int, bool]:
 async def generate_uplinks(
     api: OpenApiClient, workers: CodecWorkers, model: str, seed: int
 ) -> list[Uplink]:
-    """Return uplinks for a product, equal for equal seeds; raise `CommandError`."""
+    """Return uplinks for a product, equal for equal seeds.
+
+    Raises `CommandError` if the product or its codec does not exist, or if the codec accepts no
+    uplink.
+    """
     path = f"/device/openapi/v1/products/{model}"
     try:
         product = await api.request("GET", path)
@@ -221,7 +225,7 @@ class NetworkCounters:
     _before: int = 0
 
     def format_activity(self, seconds: float) -> str:
-        """Return the rate since the previous line, and the number of downlinks."""
+        """Return the rate of the `seconds` since the previous call, and the downlinks."""
         before, self._before = self._before, self.uplinks
         return (
             f"{(self.uplinks - before) / seconds:.1f} uplinks/s  {self.downlinks} downlinks "
@@ -264,7 +268,10 @@ async def simulate(options: Namespace) -> None:
 
 
 def create_server_format(kind: str, broker: Broker) -> ServerFormat:
-    """Return the message format of a server; raise `CommandError` without a user name."""
+    """Return the message format of a server of kind `chirpstack` or `tts`.
+
+    Raises `CommandError` for `tts` without a user name.
+    """
     if kind == "chirpstack":
         return ChirpStack(broker.application or DEFAULT_CHIRPSTACK_APPLICATION)
     if not broker.username:

@@ -65,7 +65,7 @@ class UplinkDecoder:
         return [check_decoded_frame(self.codec, outcome, self._tsl, at, at) for outcome in outcomes]
 
     async def decode_keys(self, uplinks: Sequence[Uplink]) -> list[frozenset[str]]:
-        """Return the properties of each uplink; none if rejected or in the past.
+        """Return the properties of each uplink; none if it is faulty or has past readings.
 
         Values that the TSL does not declare do not make an uplink faulty.
         """
@@ -105,7 +105,10 @@ async def find_uplinks(
 async def _search_uplinks(
     decoder: UplinkDecoder, ports: Iterable[int], rng: random.Random
 ) -> list[Uplink]:
-    """Return the shortest candidate for each set of properties that one decodes to."""
+    """Return one shortened candidate for each set of properties that candidates have.
+
+    All candidates have the first port with which the decoder accepts any.
+    """
     numbers, until = _find_byte_literals(decoder.codec), time.monotonic() + _MAX_SEARCH_SECONDS
     for port in dict.fromkeys((*ports, *_FALLBACK_PORTS)):
         shortest_uplinks: dict[frozenset[str], Uplink] = {}

@@ -56,7 +56,10 @@ class ServerFormat(Protocol):
         """Return the DevEUI in the topic of a downlink."""
 
     def decode_downlinks(self, payload: bytes) -> list[QueuedDownlink]:
-        """Decode a message with downlinks; raise `ValueError` or `KeyError` for others."""
+        """Return the downlinks in a message.
+
+        Raises `ValueError`, `LookupError` or `TypeError` if the message has another format.
+        """
 
 
 class ChirpStack:
