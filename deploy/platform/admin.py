@@ -22,7 +22,7 @@ _STREAM_NOT_FOUND = 10059
 
 @contextlib.asynccontextmanager
 async def connect_rpc(addresses: Addresses, password: str) -> AsyncIterator[RpcClient]:
-    """Yield an RPC client of the administrator; raise `CommandError` without one."""
+    """Yield the administrator's RPC client; raise `CommandError` without a platform."""
     try:
         client = await log_in_once(addresses, password)
     except (NatsError, OSError, TimeoutError) as error:

@@ -144,7 +144,10 @@ def device_authority(state: State) -> CertificateAuthority:
 
 
 def is_fresh_for(certificate: str, names: Sequence[str], authority: CertificateAuthority) -> bool:
-    """Return whether a certificate covers `names` and does not expire soon."""
+    """Return whether a server certificate need not be renewed.
+
+    `authority` must have issued it for `names`, and it must be valid for more than `MIN_DAYS_LEFT`.
+    """
     loaded = x509.load_pem_x509_certificate(certificate.encode())
     try:
         loaded.verify_directly_issued_by(

@@ -40,7 +40,7 @@ def open_private_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_file(path: Path) -> bytes:
-    """Return the content of a file named by the user; raise `CommandError`."""
+    """Return the content of a file; raise `CommandError` if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -48,7 +48,7 @@ def read_file(path: Path) -> bytes:
 
 
 def read_text_file(path: Path) -> str:
-    """Return the text of a file named by the user; raise `CommandError`."""
+    """Return the text of a UTF-8 file; raise `CommandError` if it cannot be read."""
     try:
         return read_file(path).decode()
     except UnicodeDecodeError as error:
@@ -56,7 +56,7 @@ def read_text_file(path: Path) -> str:
 
 
 def create_private_directory(path: Path) -> Path:
-    """Create `path` and its parents; only the owner can read `path`."""
+    """Create `path` and its parents if missing; only the owner can read a new `path`."""
     path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     return path
 

@@ -47,8 +47,8 @@ _MAX_TRANSACTION_SECONDS = 10
 """Seconds after which MongoDB aborts a transaction; ours take at most a second.
 
 A transaction of a killed process locks its documents until MongoDB aborts it after 1 to 1.5 times
-this value. The default of 60 s would block reports of those devices for up to 90 s. Same as in
-`docker-compose.yml`.
+this value. The default of 60 s would block reports that change these documents for up to 90 s. Same
+as in `docker-compose.yml`.
 """
 _SNAPSHOT_HISTORY_SECONDS = 0
 """Seconds for which MongoDB keeps old document versions for snapshot reads.
@@ -118,7 +118,7 @@ def server_command(
 def bare_server_command(
     program: Path, data: Path, port: int, host: str = LOOPBACK, *, cache: str = _CACHE_GB
 ) -> list[str]:
-    """Return the command line without authentication, for tests; `cache` in GB."""
+    """Return the command line of a server without authentication; `cache` is in GB."""
     options = {
         "--dbpath": str(data),
         "--bind_ip": host,
@@ -172,7 +172,7 @@ async def _set_up_replica_set(
 async def set_up_with_key_file(
     members: Sequence[str], key: str, admin_password: str, users: list[DatabaseUser]
 ) -> None:
-    """Like `set_up_replica_set`, for members on other hosts, with the key file.
+    """Set up the replica set of servers on other hosts, with the key file; repeatable.
 
     `members` are `host:port`. Later calls add new members and remove none. `key` is the content of
     the key file: with it the function logs in like a member, because the localhost exception
@@ -310,9 +310,9 @@ async def wait_ready(member: str) -> None:
 
 
 async def raise_compatibility_version(client: Client) -> str | None:
-    """Permit the running version's data format; return the version after a change.
+    """Permit the running version's data format; return the version, None if unchanged.
 
-    Afterwards the version before cannot read the data, and the next version can.
+    Afterwards the previous version of MongoDB cannot read the data, and the next one can.
     """
     admin = client.admin
     major, minor, *_ = (await admin.command("buildInfo"))["versionArray"]

@@ -107,7 +107,7 @@ class NatsCluster:
     routes: tuple[str, ...]
     """`host:port` of the members; this server may be included."""
     password: str
-    """Shared password of the members; it is part of URLs, so it cannot be a reference."""
+    """Shared password of the members; it is part of URLs, so it cannot refer to the environment."""
     replicas: int = 3
     """Replicas of the streams that nats-server creates for MQTT."""
     tag: str = ""
@@ -133,7 +133,7 @@ class NatsConfig:
     port: int = 4222
     mqtt_port: int = 1883
     websocket_port: int | None = None
-    """MQTT (at `/mqtt`) and NATS over WebSocket."""
+    """Port for MQTT (at `/mqtt`) and NATS over WebSocket; None if closed."""
     tls: TlsFiles | None = None
     """If set, all listeners require TLS; SIGHUP reloads the files."""
     monitor_port: int | None = None

@@ -36,7 +36,7 @@ RELAY_USER = "relay"
 """The user of `gateway-bus` in `OUTSIDE`, our only user there."""
 
 _DEVICE_SUBJECTS = ("thing.*.up.>", partitioned_uplink_subject("*", "*", "*"))
-"""Subjects of device messages, as sent and after nats-server's mapping, which it checks."""
+"""Subjects of device messages, as sent and as nats-server maps them; it checks the mapped ones."""
 
 
 @dataclass(frozen=True, slots=True)

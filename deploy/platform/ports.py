@@ -10,7 +10,7 @@ from deploy.platform.errors import LauncherError
 
 LOOPBACK = "127.0.0.1"
 _INTERNAL_PORT_RANGE = range(20_000, 32_000)
-"""Below the range of outgoing connections (from 32768 on Linux), which could take a chosen port."""
+"""Ports below those of outgoing connections (from 32768 on Linux), which could use a chosen one."""
 _claim_marker_by_port: dict[int, socket.socket] = {}
 """By port, the abstract Unix socket that marks it as claimed by this process."""
 
@@ -71,7 +71,7 @@ def _create_marker(port: int) -> socket.socket | None:
 
 
 def require_free(host: str, ports: dict[str, int]) -> None:
-    """Raise `LauncherError` unless all ports (by option name) are free."""
+    """Raise `LauncherError` unless all ports (by option name) are free and different."""
     options: dict[int, str] = {}
     for option, port in ports.items():
         if port in options:

@@ -69,7 +69,7 @@ def encode_ready(state: State, addresses: Addresses, pids: dict[str, int]) -> by
 
 
 def write(directory: Path, pids: dict[str, int]) -> None:
-    """Write the file from the saved state, unless the platform is incomplete."""
+    """Write the file from the saved state, if the first start is complete."""
     saved = states.load(directory)
     if saved.addresses is None:
         return

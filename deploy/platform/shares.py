@@ -38,7 +38,7 @@ NOT_SECRET_VARIABLES = (
     "THINGWAY_CERTIFICATE_NATS_PORT",
     "THINGWAY_STREAM_REPLICAS",
 )
-"""Variables that compose files and chart templates contain, so they are not in the files."""
+"""Variables that compose files and chart templates set, so the secret files do not contain them."""
 
 
 @dataclass(frozen=True, kw_only=True)
