@@ -63,7 +63,7 @@ def check_members(
     *,
     keep_parts: bool = False,
 ) -> dict[str, Any]:
-    """Return the valid members of an object; unknown and missing ones are faults."""
+    """Return an object's valid members; unknown and missing required ones are faults."""
     good = check_given_members(members, value, path, faults, keep_parts=keep_parts)
     for key, node in members.items():
         if node.required and node.readable and key not in value:

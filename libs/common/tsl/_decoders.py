@@ -103,12 +103,12 @@ _report_decoder = msgspec.json.Decoder(ReportWire)
 
 
 def read_event(raw: bytes) -> EventWire:
-    """Return an undecoded event; raise `MalformedReport`."""
+    """Return an event with unchecked outputs; raise `MalformedReport` if invalid."""
     return _decoded(_event_decoder, raw)
 
 
 def read_report(raw: bytes) -> tuple[int | None, dict[str, Any], list[Fault]]:
-    """Return `ts`, the readable properties, and a fault for each unreadable one.
+    """Return `ts`, the decoded properties, and a fault for each undecodable one.
 
     Raises `MalformedReport` if the structure is invalid, or there is no property.
     """
@@ -151,7 +151,7 @@ class Event(msgspec.Struct, frozen=True):
 def decode_checked_report(
     raw: bytes, check: Callable[[Values], tuple[Values, list[Fault]]]
 ) -> Report:
-    """Return a report whose readable properties `check` checks; raise `MalformedReport`."""
+    """Return a report, with properties checked by `check`; raise `MalformedReport`."""
     ts, values, faults = read_report(raw)
     good, bad = check(values)
     return Report(ts, good, faults + bad)

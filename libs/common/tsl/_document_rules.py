@@ -48,7 +48,7 @@ def check_spec(spec: DataSpec, path: str, faults: Faults) -> None:
 
 
 def scalar_kind(spec: DataSpec) -> str:
-    """Return the type that the rules of `spec` apply to: the elements of an ARRAY."""
+    """Return the type that the rules apply to: for an ARRAY, the type of its elements."""
     return spec.element_data_type or "" if spec.data_type == "ARRAY" else spec.data_type
 
 
@@ -132,7 +132,7 @@ def parse_default(kind: str, text: str | None) -> object:
 def check_members(
     entries: Sequence[PropertyOrParamSpec], path: str, owner: str, faults: Faults
 ) -> None:
-    """Check a flat list of members whose top-level ids are `<owner>.<key>`, or bare.
+    """Check a flat list of members whose top-level ids are `<owner>.<key>` or `<key>`.
 
     Completes `parentId` from the id, and `elementDataType` from the `_item`.
     """

@@ -269,7 +269,7 @@ def _unite_mappings(spec: DataSpec, path: str, faults: Faults) -> None:
 
 
 def qualify_params(params: Sequence[ParamSpec], owner: str) -> None:
-    """Complete ids of parameters, `<owner>.<key>`, and set a `ref` in both of its places.
+    """Complete parameter ids to `<owner>.<key>`; set both `ref` and `dataSpec.ref`.
 
     Vendors omit the owner, or the complete id of a parameter with a `ref`.
     """

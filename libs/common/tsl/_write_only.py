@@ -93,7 +93,7 @@ def write_only_names(hidden: Mapping[str, Node]) -> frozenset[str]:
 
 
 def mask_named_values(names: Container[str], value: Any, levels: int = MAX_MASKED_LEVELS) -> Any:
-    """Return a value of a message with `MASK` below `names`, and below `levels`."""
+    """Return a value with `MASK` for the members in `names`, and below `levels` levels."""
     if not isinstance(value, dict | list):
         return value
     if not levels:
@@ -143,7 +143,10 @@ def mask_fault(fault: Fault) -> Fault:
 
 
 def conceal_fault(names: Container[str], properties: Mapping[str, Any], fault: Fault) -> Fault:
-    """Return a fault of `properties` properties with masked values below `names`."""
+    """Return a fault of `properties`, in which values of members in `names` are masked.
+
+    A fault of an unknown property that has one of `names` gets the code `write_only`.
+    """
     if fault.reason == UNKNOWN_REASON:
         path = fault.path.partition(".")[2]
         value = properties.get(path)

@@ -1,6 +1,6 @@
 """The TSL document on the wire (device open API, section TSL_Model).
 
-Structs have a document that `parse_document` has checked and normalised; treat them as read-only.
+`parse_document` checks and normalises the document in these structs; treat them as read-only.
 Their empty defaults permit to decode incomplete vendor documents.
 Property keys are the names of values if they differ from ids. A key is a path like an id: the key
 of a member continues the key of its parent. Documents keep imported ids and keys; code that reads
@@ -28,7 +28,7 @@ ITEM_KEY: Final = "_item"
 
 
 def _permitted(values: frozenset[str]) -> msgspec.Meta:
-    """Document the permitted values of a field, without checking them when it is decoded."""
+    """Return metadata that documents a field's permitted values without checking them."""
     return msgspec.Meta(extra_json_schema={"extra": {"enum": sorted(values)}})
 
 
@@ -101,7 +101,7 @@ class DataSpec(WireStruct):
     mapping: dict[str, str] | None = None
     """Names of the values of an `ENUM`, for example `{"0": "off", "1": "heat"}`."""
     mappings: list[MappingItem] | None = None
-    """The same names as a list."""
+    """Names of the values of an `ENUM`, as a list."""
     ref: str | None = None
     """Id of the property that defines the type."""
     assist: Assist | None = None

@@ -121,7 +121,7 @@ def _copy_members(param: ParamSpec, properties: Sequence[PropertySpec]) -> list[
 
 NamedSpec = PropertyOrParamSpec | EventSpec | ServiceSpec
 _UNNAMED_ID = "unnamed"
-"""Id of a member without one, so that the import reports the missing id once, not per parameter."""
+"""Id of an event or service without one, so that it is one fault, not one per parameter."""
 
 
 def parse_document(raw: bytes | dict[str, Any], *, stored: bool = False) -> TslDocument:

@@ -33,7 +33,7 @@ _BASE64 = string.ascii_letters + string.digits + "+/"
 def plausible_properties(
     document: TslDocument, rng: random.Random, previous: Values | None = None
 ) -> Values:
-    """Return a value for every readable property that `check_report` accepts.
+    """Return values that `check_report` accepts, for all readable properties.
 
     Numbers change gradually from `previous`, the last result of this function. Settings (RW) and
     texts stay unchanged while they are valid. A DATE that is not a setting is the current time.
@@ -133,7 +133,7 @@ def _digits(node: Node) -> int:
 
 
 def _round_to_places(number: float, node: Node, low: float, high: float) -> float:
-    """Return the decimal nearest to `number` within the bounds, or a bound without any."""
+    """Return the decimal nearest to `number` in the bounds, else the limited `number`."""
     digits = _digits(node)
     number = min(max(number, low), high)
     for nudge in (0, 1, -1):
