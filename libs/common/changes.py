@@ -32,12 +32,12 @@ _CHANGED_PATHS_BY_EVENT = {
     "claimed": _ALARM_PATHS,
     "cleared": _ALARM_PATHS,
 }
-"""Entities of every device that an event may have changed, by the last word of its subject."""
+"""Paths of the changed entities by the last word of an event's subject; every device has them."""
 DEVICE_STATE_SUBJECTS = (
     *(f"event.*.device.*.{word}" for word in ("online", "offline", "updated")),
     ALARM_SUBJECTS,
 )
-"""Subjects of the events that may change entities of every device."""
+"""Subjects of the events that may change the entities which every device has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class EntityChange:
     tenant: str
     thing: ChangedThing
     ts: int
-    """The time of measurement, ms."""
+    """The time of the measurement, or of the change of an alarm or state, in epoch ms."""
     values: Mapping[str, Any]
-    """Values by entity key, of properties and of their members."""
+    """Values by entity key, of properties and of their members; None for a changed state."""
     is_event: bool = False
     """Whether it is an event of the TSL, and not a report of properties."""
 

@@ -37,7 +37,7 @@ def copy_fields(kind: type[S], source: Any, **more: Any) -> S:
 
 
 def is_json(content_type: str) -> bool:
-    """Return whether a content type is `application/json` or ends in `+json`."""
+    """Return whether a content type is `application/json`, `text/json` or `…+json`."""
     return _JSON.fullmatch(_parsed(content_type).get_content_type()) is not None
 
 

@@ -13,7 +13,7 @@ from libs.common.errors import ThingwayError
 T = TypeVar("T")
 
 OPEN_API_PREFIXES = ("/device/openapi/", "/oauth/token", "/ingest/")
-"""Paths of the open API's envelope; all other paths use the console's."""
+"""Prefixes of paths with the open API's envelope; others have the management API's."""
 
 
 class Success(msgspec.Struct, Generic[T], omit_defaults=False, kw_only=True):

@@ -213,7 +213,7 @@ def read_field_docstrings(kind: type[msgspec.Struct]) -> dict[str, str]:
 
 
 def add_descriptions(schemas: dict[str, Any], kinds: Iterable[Any]) -> None:
-    """Add descriptions of fields to those schemas, by name, whose structs are among `kinds`."""
+    """Add descriptions of fields to the `schemas` (by struct name) of the structs in `kinds`."""
     for kind in kinds:
         if isinstance(kind, type) and kind.__name__ in schemas:
             for name, text in describe_fields(kind).items():

@@ -22,14 +22,14 @@ class LruCache(Generic[K, V]):
         return key in self._values
 
     def get(self, key: K) -> V | None:
-        """Return the value of `key`, and mark it as used."""
+        """Return the value of `key`, or None, and mark it as used."""
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
         return value
 
     def put(self, key: K, value: V) -> V | None:
-        """Set the value of `key`; return the value that was dropped."""
+        """Set the value of `key`; return the value that was dropped for it, or None."""
         self._values[key] = value
         self._values.move_to_end(key)
         if len(self._values) <= self._maximum:
@@ -37,5 +37,5 @@ class LruCache(Generic[K, V]):
         return self._values.popitem(last=False)[1]
 
     def pop(self, key: K) -> V | None:
-        """Remove `key`; return its value."""
+        """Remove `key`; return its value, or None."""
         return self._values.pop(key, None)

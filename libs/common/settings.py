@@ -20,10 +20,10 @@ KeyText = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{43}\\Z")]
 Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
 Days = Annotated[int, msgspec.Meta(ge=1, le=20_000)]
-"""Maximum retention: earlier times would be before 1970."""
+"""Retention in days. A longer one would reach back to times before 1970."""
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=2**31 - 1)]
 StorageSize = Annotated[str, msgspec.Meta(pattern="^([0-9]+[KMGT]i)?\\Z")]
-"""Such as `20Gi`; empty if unknown."""
+"""A number of bytes such as `20Gi`; empty if unknown."""
 Rate = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 """Per second; 0 means no limit."""
 

@@ -48,7 +48,7 @@ class SimulatedDevice:
         self.adopt(document)
 
     def adopt(self, document: TslDocument) -> None:
-        """Change to another TSL; keep the settings that it also has."""
+        """Change to another TSL; keep the settings that are writable there."""
         self._document = document
         properties = ids_from_keys(document).properties
         self._top = {entry.id: entry.access_mode for entry in properties if "." not in entry.id}

@@ -20,7 +20,7 @@ def unescape_cell(text: str) -> str:
 
 
 def encode_csv(rows: Iterable[Sequence[str]]) -> bytes:
-    """Return rows as lines of a file."""
+    """Return rows as CSV in UTF-8; the caller has escaped the cells (`escape_cell`)."""
     buffer = io.StringIO()
     csv.writer(buffer).writerows(rows)
     return buffer.getvalue().encode()

@@ -74,7 +74,7 @@ def internal_sn(thing_id: int) -> str:
 
 
 def parse_internal_sn(sn: str) -> int | None:
-    """Return the thing that reports under `sn`; None for a device."""
+    """Return the id of the thing that reports under `sn`; None for a device."""
     digits = sn.removeprefix(_INTERNAL_PREFIX)
     return int(digits) if digits != sn and re.fullmatch("[1-9][0-9]{0,12}", digits) else None
 

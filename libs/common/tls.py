@@ -32,7 +32,7 @@ CERTIFICATE, KEY, DEVICE_CA = (
     "THINGWAY_TLS_KEY",
     "THINGWAY_DEVICE_CA_FILE",
 )
-"""The settings of a listener."""
+"""Environment variables that name the files of a listener."""
 
 
 def trusting_context(*, ca_file: str = "", ca_pem: str = "") -> ssl.SSLContext:
@@ -85,7 +85,10 @@ CERTIFICATE_SETTINGS = ("tls_certificate", "ca_file", "device_ca_file")
 
 
 def read_expiry(path: Path) -> datetime:
-    """Return when the first certificate of a PEM file expires; raise `OSError` or `ValueError`."""
+    """Return the earliest expiry of certificates in a PEM file.
+
+    Raises `OSError` or `ValueError` if the file cannot be read.
+    """
     from cryptography import x509  # noqa: PLC0415 - only processes with certificates load it
 
     certificates = x509.load_pem_x509_certificates(path.read_bytes())

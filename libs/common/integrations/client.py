@@ -35,12 +35,12 @@ log = logging.getLogger(__name__)
 CACHE_SECONDS = 2.0
 """Seconds for which the list from `management` is cached."""
 DEVICE_TIMEOUT_SECONDS = 10.0
-"""Seconds for which an integration may take to add or delete a device."""
+"""Seconds that an integration may take to add or delete a device."""
 UPDATE_TIMEOUT_SECONDS = 5.0
-"""Seconds for which an integration may take to accept changed properties."""
+"""Seconds that an integration may take to accept changed properties."""
 
 COMMAND_TIMEOUT_SECONDS = 5.0
-"""Seconds for which an integration may take to accept a command or downlinks."""
+"""Seconds that an integration may take to accept a command or downlinks."""
 
 A = TypeVar("A")
 CommandTransport = Literal["", "commands", "frames"]
@@ -75,7 +75,7 @@ class Integrations:
         self._asking = asyncio.Lock()
 
     async def list_all(self) -> Mapping[str, Integration]:
-        """Return integrations by id, including stopped ones; raise `Unavailable`."""
+        """Return integrations by id, also stopped ones; raise the error of the request."""
         if time.monotonic() < self._until:
             return self._found
         async with self._asking:
@@ -88,7 +88,7 @@ class Integrations:
         return self._found
 
     async def list_expected(self, integrations: Iterable[str]) -> Mapping[str, Integration]:
-        """Return all integrations; read them again if one of `integrations` is missing."""
+        """Return all integrations, read again if one of `integrations` is unknown or stopped."""
         integrations_by_id = await self.list_all()
         if any(
             name not in integrations_by_id or not integrations_by_id[name].alive
@@ -103,7 +103,7 @@ class Integrations:
         return (await self.list_expected([integration])).get(integration)
 
     async def get_transport(self, integration: str) -> CommandTransport:
-        """Return which form of commands to its devices the integration carries."""
+        """Return the form in which an integration gets commands to its devices."""
         known_integration = (
             None if integration == DIRECT_INTEGRATION else (await self.list_all()).get(integration)
         )
@@ -157,7 +157,7 @@ class IntegrationClient:
     def __init__(self, client: RpcClient, call_seconds: float) -> None:
         self._client = client
         self._call_seconds = call_seconds
-        """Seconds for which a service of an integration may take."""
+        """Seconds that a service of an integration may take."""
 
     async def call_operation(
         self,
@@ -193,7 +193,8 @@ class IntegrationClient:
     ) -> None:
         """Send changed properties to an integration; raise its error.
 
-        They are stored afterwards. An integration that does not answer reads them when it is back.
+        The caller stores them afterwards. If the integration does not answer, no error is
+        raised: it reads the stored properties when it is back.
         """
         try:
             await self.send_secrets(integration, tenant, thing_id, properties)

@@ -48,7 +48,7 @@ DEVICES_PER_PAGE = 500
 
 
 class IntegrationThings:
-    """Calls of `device` for an integration's things; they raise its errors."""
+    """Calls to `device` about an integration's things; they raise the errors of `device`."""
 
     def __init__(self, rpc: RpcClient, integration: str) -> None:
         self._rpc = rpc
@@ -136,7 +136,7 @@ class IntegrationThings:
         )
 
     async def put_device(self, tenant: str, name: str, device: NewDevice) -> DeviceRef:
-        """Add or update a device that the integration discovered; only for built-in ones."""
+        """Add or update a device that the integration, a built-in one, discovered."""
         request = PutDevice(tenant=tenant, name=name, device=device)
         return await self._rpc.call(device_subject(self._id, "put_device"), request, DeviceRef)
 
@@ -146,7 +146,7 @@ class IntegrationThings:
         return (await self._rpc.call(device_subject(self._id, "get_tsl"), request, DeviceTsl)).tsl
 
     async def list_devices(self) -> AsyncIterator[DeviceRef]:
-        """Yield all devices of the integration, of all tenants, by id."""
+        """Yield the integration's devices in all tenants, in the order of their ids."""
         after = 0
         while True:
             request = ListDevices(after=after, limit=DEVICES_PER_PAGE)
@@ -222,7 +222,7 @@ class IntegrationHost:
         self._send_announcement = announce or self._announce_on_bus
         self._announcing: asyncio.Task[None] | None = None
         self.things = integration.things = IntegrationThings(self._client, manifest.id)
-        """The things of the integration."""
+        """Calls to `device` about the integration's things."""
 
     async def start(self) -> None:
         """Answer calls and announce the integration to the platform."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 BURST_SECONDS = 10.0
 """Permits that may be used at once, in seconds of the rate."""
 DAY_SECONDS = 86_400.0
-"""Seconds."""
+"""Seconds of a day."""
 MAX_BUCKETS = 100_000
 """Buckets in memory. The least recently used one is dropped, and is full when it is used again."""
 
@@ -89,7 +89,7 @@ class MessageMeter:
     def count(
         self, tenant: str, device: Hashable, number: int, size: int, at: float
     ) -> RateExcess | None:
-        """Count `number` messages of `size` bytes, or return the limit that they exceed."""
+        """Count messages of `size` bytes in total, or return the limit that they exceed."""
         limits = self._limits.get(tenant)
         permits = _required_permits(limits, tenant, device, number, size)
         for key, amount, rate, what in permits:
@@ -112,7 +112,7 @@ class MessageMeter:
 def _required_permits(
     limits: Limits, tenant: str, device: Hashable, number: int, size: int
 ) -> list[tuple[tuple[str, Hashable], int, int, str]]:
-    """Return bucket, amount, rate and unit of each limit."""
+    """Return bucket, amount, rate and unit of each limit per second."""
     return [
         (("eachMessages", device), number, limits.each_messages, "messages"),
         (("eachMessageBytes", device), size, limits.each_message_bytes, "bytes"),
@@ -122,9 +122,9 @@ def _required_permits(
 
 
 BLOCK_TIMEOUT_SECONDS = 5.0
-"""Seconds for which `auth` may take, including its call of `device`."""
+"""Seconds that `auth` may take to disconnect a user, including its call to `device`."""
 MAX_REMEMBERED_USERS = 10_000
-"""Maximum remembered users."""
+"""Maximum users whose last disconnection is remembered."""
 
 
 class FloodGuard:

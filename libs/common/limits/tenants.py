@@ -175,7 +175,7 @@ class SlotCounts:
         return self._held.get(holder, 0)
 
     def occupy(self, claims: Sequence[SlotLimit], number: int = 1) -> SlotLimit | None:
-        """Occupy `number` slots of every claim, or return the first full claim."""
+        """Occupy `number` slots for each claim's holder, or return the first full claim."""
         slots = self._held
         for claim in claims:
             if slots.get(claim[0], 0) + number > claim[1]:
@@ -185,7 +185,7 @@ class SlotCounts:
         return None
 
     def release(self, claims: Sequence[SlotLimit], number: int = 1) -> None:
-        """Release slots."""
+        """Release `number` slots of each claim's holder."""
         slots = self._held
         for holder, _, _ in claims:
             remaining = slots.pop(holder, 0) - number
@@ -194,7 +194,7 @@ class SlotCounts:
 
 
 class HeldSlots:
-    """Occupied slots, which are released once."""
+    """The occupied slots of several claims; call `release` exactly once."""
 
     __slots__ = ("_claims", "_counts")
 

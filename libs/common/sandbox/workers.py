@@ -55,7 +55,10 @@ async def send_request(process: Process, request: bytes) -> bytes:
 
 
 async def read_output(process: Process, request: bytes, largest: int) -> bytes:
-    """Return the complete output of a process; raise `OSError` above `largest` bytes."""
+    """Send a request, and return the complete output of the process.
+
+    Raises `OSError` if the output exceeds `largest` bytes.
+    """
     source, target = _pipes(process)
     with contextlib.suppress(ConnectionError):  # it may end before it has read the request
         target.write(request)

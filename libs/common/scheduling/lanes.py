@@ -18,7 +18,7 @@ QUANTUM_SECONDS = 0.01
 MAX_DEBT_ROUNDS = 1_000
 """Maximum debt of a lane in rounds, so that no lane is blocked for long."""
 MAX_IDLE_LANES = 1_000
-"""Idle lanes whose usage is remembered, for the metrics and for their next turn."""
+"""Number of lanes above which idle ones, with their usage, are forgotten."""
 
 
 class LaneFull(TooManyRequests):
@@ -114,7 +114,7 @@ class Lanes(Generic[T]):
         self._ring.setdefault(lane, entry)
 
     def next(self, may: Callable[[str], bool] = lambda _: True) -> str | None:
-        """Return the lane whose turn is next among those that `may` run; None without any.
+        """Return the next lane in turn for which `may` returns True; None without any.
 
         The lane moves to the end of the round.
         """

@@ -94,7 +94,8 @@ async def repeat(
 ) -> None:
     """Run `work` for ever with pauses; `failure` begins the log line of a failure.
 
-    `wake` ends a pause. With `upcoming`, `work` runs only while `upcoming` returns something.
+    `wake` ends a pause. With `upcoming`, `work` runs only while `upcoming` returns something, and
+    for `LINGER_SECONDS` after `wake`; then `wake` ends a pause only if nothing is upcoming.
     """
     pace = _LoopPace(seconds, wake, upcoming)
     while True:
@@ -118,8 +119,8 @@ async def take_turns(
     """Run the steps of tenants for ever; each step occupies one of `workers` in fair turns.
 
     `tenants` lists the tenants with steps to run, every `period` seconds and whenever `wake` is
-    set; with `upcoming`, only while `upcoming` returns something. At most one step of a tenant runs
-    at a time. A tenant whose step fails is retried with the next list.
+    set; with `upcoming`, only when `repeat` would run. At most one step of a tenant runs at a time.
+    A tenant whose step fails is retried with the next list.
     """
     scheduler, working = FairScheduler(name, workers), NamedTasks()
     again, pace = set[str](), _LoopPace(period, wake, upcoming)

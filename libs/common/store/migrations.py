@@ -75,7 +75,7 @@ async def migrate(
     """Migrate `database` to the newest version; return when this or another process has.
 
     Contracting steps are skipped unless they are requested, or the database is new. Raises
-    `DatabaseTooNew` if a newer version has run such a step.
+    `DatabaseTooNew` if a newer version has run a contracting step.
     """
     await _wait_for_restore(database)
     await _require_known_contracts(database, migrations)
@@ -132,7 +132,10 @@ async def _require_known_contracts(database: Database, migrations: Sequence[Migr
 async def list_pending_migrations(
     database: Database, migrations: Sequence[Migration], *, contract: bool
 ) -> list[Migration]:
-    """Return the pending migrations in order; for a new database, all."""
+    """Return the pending migrations, contracting ones last.
+
+    Without `contract`, contracting ones are omitted unless the database is new.
+    """
     applied = {entry["_id"] async for entry in database[MIGRATIONS_COLLECTION].find({}, {"_id": 1})}
     missing = [migration for migration in migrations if migration.number not in applied]
     if not contract and applied:
@@ -170,7 +173,7 @@ def build_index_model(*fields: str, where: Document | None = None, **options: An
 async def create_collections(
     database: Database, collections: Mapping[str, Sequence[IndexModel]]
 ) -> None:
-    """Create the missing collections and their missing indexes."""
+    """Create the collections and indexes that are missing."""
     for name, indexes in collections.items():
         await create_missing_collection(database, name)
         if indexes:

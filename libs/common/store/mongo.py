@@ -168,7 +168,7 @@ async def read_rows(
 
     MongoDB limits a batch by its number of documents. The first has `first` documents; the limit of
     the next ones follows from the mean size, so that a batch has about `size` bytes. Each document
-    is decoded when it is yielded. `row_size` is set to their mean size.
+    is decoded when it is yielded. `row_size` is set to the mean size of the documents.
     """
     raw = collection.with_options(codec_options=CodecOptions(document_class=RawBSONDocument))
     read, rows = 0, row_size or MeanRowSize()
@@ -183,9 +183,10 @@ async def read_rows(
 async def read_page(
     collection: Collection, stages: Sequence[Document], limit: int, row_size: MeanRowSize
 ) -> AsyncGenerator[list[Document], None]:
-    """Yield the documents of `read_rows`, at most `limit`, in lists of one or more.
+    """Yield the documents of `read_rows` in lists of one or more.
 
-    A page that probably is small is read in one batch, and decoded as a whole.
+    `limit` is the maximum number of documents that `stages` return. A page that probably is small
+    is read in one batch, and decoded as a whole.
     """
     if not 0 < row_size.mean * limit <= SMALL_PAGE_BYTES:
         async for row in read_rows(collection, stages, row_size=row_size):
@@ -215,9 +216,10 @@ async def find_page(
 async def list_distinct_values(
     collection: Collection, field: str, query: Document, index: str | None = None
 ) -> list[str]:
-    """Return the texts of `field` in matching documents, each by one seek in `index`.
+    """Return the distinct texts of `field` in matching documents, except empty ones.
 
-    `distinct` reads all matching documents, unless MongoDB chooses this index.
+    Each costs one seek in `index`. `distinct` reads all matching documents, unless MongoDB chooses
+    this index.
     """
     texts = [""]
     while row := await collection.find_one(
@@ -271,7 +273,7 @@ async def _find_and_modify(answer: Awaitable[Any]) -> Any:
 
 
 class _MotorDatabase(_MOTOR.AsyncIOMotorDatabase):  # type: ignore[misc]
-    """Motor's database with such collections."""
+    """Motor's database: it has `_MotorCollection`s, and its `aggregate` is awaited."""
 
     def __getitem__(self, name: str) -> _MotorCollection:
         return _MotorCollection(self, name)
@@ -315,8 +317,8 @@ class Mongo:
     ) -> R:
         """Run `callback(session)` in a transaction, repeatedly after conflicts.
 
-        With `direct`, its operations use collections of `direct`. The driver would retry
-        immediately, and occupy a processor while a record is locked.
+        With `direct`, its operations use collections of `direct`. Retries pause: the driver would
+        retry immediately, and occupy a processor while a record is locked.
         """
         tries = itertools.count()
 

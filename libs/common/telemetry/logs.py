@@ -58,17 +58,17 @@ def hide_logins(text: str) -> str:
 
 
 class TextFormatter(logging.Formatter):
-    """Formats a line as text, followed by its names."""
+    """Formats a line as text, followed by log fields and trace ids."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, followed by the trace of an exception."""
+        """Return the line with its fields, followed by the traceback of an exception."""
         first, *more = super().format(record).split("\n")
         names = "".join(f" {name}={value}" for name, value in _trace_names().items())
         return hide_logins("\n".join([first + names, *more]))
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats JSON: `time`, `level`, `logger`, `message`, `service`, names, `exception`."""
+    """Formats JSON: time, level, service, logger, message, log fields, trace, exception."""
 
     def __init__(self, service: str) -> None:
         super().__init__()

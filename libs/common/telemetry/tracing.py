@@ -59,7 +59,7 @@ def read_sampled_share(environ: Mapping[str, str]) -> float:
 
 
 def set_sampled_share() -> None:
-    """Record the share of new traces that the environment sets."""
+    """Set the share of new traces that are recorded, from the environment."""
     Sampling.share = read_sampled_share(os.environ)
 
 
@@ -148,7 +148,10 @@ def trace_step(
 
 
 def trace_batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span]:
-    """Begin a separate trace of a batch, with links to the traces of its items."""
+    """Begin a separate trace of a batch, with links to the traces of its items.
+
+    Without a traced item, the batch is not traced.
+    """
     links = [
         Link(context) for value in values if value and (context := span_context(value)).is_valid
     ]
@@ -158,7 +161,7 @@ def trace_batch(name: str, values: Iterable[str]) -> AbstractContextManager[Span
 
 
 def _run_if_traced(span: Span) -> AbstractContextManager[Span]:
-    """Run the block in `span`, then end it."""
+    """Return a context manager that runs a block in `span`, or untraced."""
     return _UNTRACED if span is INVALID_SPAN and not current_trace() else _run_in_span(span)
 
 
