@@ -87,7 +87,7 @@ class HashingOutput:
         self._sum = hashlib.sha256()
         self.size = 0
         self.error: BaseException | None = None
-        """First error of the stream."""
+        """First error of the stream; None without errors."""
 
     @property
     def digest(self) -> bytes:

@@ -75,7 +75,7 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id while the server runs."""
+        """Return the process id while the server runs, else None."""
         process = self._process
         return process.pid if process is not None and process.returncode is None else None
 

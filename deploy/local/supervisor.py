@@ -61,7 +61,7 @@ class SupervisedProcess:
 
     @property
     def pid(self) -> int | None:
-        """Return the process id while the process runs."""
+        """Return the process id while the process runs, else None."""
         process = self.process
         return process.pid if process is not None and process.returncode is None else None
 

@@ -133,7 +133,10 @@ class UsageCollector:
         self._scheduler = FairScheduler("questions about use", CONCURRENT_USAGE_REQUESTS)
 
     async def collect(self, request: UsageRequest) -> Usage:
-        """Return the sum of all shares; raise `TooManyRequests` or `Unavailable`."""
+        """Return the sum of the shares of all processes.
+
+        Raises `LaneFull` if too many requests of the tenant wait, `Unavailable` without the bus.
+        """
         try:
             async with self._scheduler.slot(request.tenant):
                 return await self._sum(msgspec.json.encode(request))

@@ -132,11 +132,11 @@ class Tsl:
         return self._properties.get(property_id)
 
     def event(self, event_id: str) -> EventSpec | None:
-        """Return a declared event."""
+        """Return a declared event; None if the document does not declare it."""
         return self._events.get(event_id)
 
     def service(self, service_id: str) -> ServiceSpec | None:
-        """Return a declared service."""
+        """Return a declared service; None if the document does not declare it."""
         return self._services.get(service_id)
 
     def decode_report(self, raw: bytes) -> Report:
