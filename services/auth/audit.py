@@ -66,7 +66,7 @@ class AuditSearch(PageRequest):
     """IP address of the request."""
     request_id: FilterText | None = None
     start_timestamp: Timestamp | None = None
-    """Earliest time in ms. Both limits are inclusive."""
+    """Earliest Unix time in ms. This time and `end_timestamp` are inclusive."""
     end_timestamp: Timestamp | None = None
 
     def require_ordered_times(self) -> None:
@@ -202,7 +202,7 @@ class AuditHandlerDependencies:
 async def search_audit(
     principal: RequestPrincipal, audit: NamedDependency[AuditStore], data: JSONBody[AuditSearch]
 ) -> Page[AuditEntryResponse]:
-    """Search the audit log, newest first, in pages of at most 1000 entries."""
+    """Search the audit log, newest first by default, in pages of up to 1000 entries."""
     data.require_ordered_times()
     rows, total = await audit.search(principal.tenant, data)
     return Page(page_size=data.size, page_number=data.number, total=total, content=rows)

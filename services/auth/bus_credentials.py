@@ -1,4 +1,7 @@
-"""Lookup of the valid credentials of NATS users, each identified by a short hash."""
+"""Lookup of the valid credentials of NATS users.
+
+A short hash identifies each credential.
+"""
 
 import hashlib
 from dataclasses import dataclass
@@ -21,7 +24,10 @@ class MqttLoginClient:
     rpc: RpcClient
 
     async def login(self, access_key: str, secret: str | None = None) -> MqttLoggedIn:
-        """Return tenant and credential of an access key; verify `secret` unless None."""
+        """Return tenant and credential of an access key; verify `secret` unless None.
+
+        Both are empty if the access key is unknown or the secret is wrong.
+        """
         return await self.rpc.call(MQTT_LOGIN, MqttLogin(access_key, secret), MqttLoggedIn)
 
 

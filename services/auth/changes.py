@@ -58,20 +58,20 @@ class ChangeTransaction:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> None:
-        """Add an entry to the audit log, which is also published as an event."""
+        """Add an audit entry, which is also published as an event."""
         self.entries.append(AuditEntry(action, target, before, after))
 
     def revoke_tokens(
         self, kind: PrincipalKind, subject: str, generation: int, user: str = ""
     ) -> None:
-        """Revoke all tokens of a subject older than `generation`.
+        """Revoke all tokens of a subject whose generation is below `generation`.
 
-        With `user`, also close the connections of that NATS user made with an earlier credential.
+        With `user`, also close that NATS user's connections whose credential is no longer valid.
         """
         self.revocations.append(Revocation(kind, subject, generation, user))
 
     def close_connections(self, user: str) -> None:
-        """Close a NATS user's connections that used an earlier credential."""
+        """Close a NATS user's connections whose credential is no longer valid."""
         self.revocations.append(Revocation(None, user, user=user))
 
     def record_access_change(

@@ -22,6 +22,9 @@ def hash_secret(secret: str) -> str:
 
 
 def matches_secret_hash(secret: str, stored: str | None) -> bool:
-    """Return whether `secret` has the hash `stored`, in the same time if it is None."""
+    """Return whether `secret` has the hash `stored`; False if `stored` is None.
+
+    Both cases take the same time.
+    """
     is_same = hmac.compare_digest(hash_secret(secret), stored or _DUMMY_HASH)
     return is_same and stored is not None

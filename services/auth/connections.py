@@ -1,9 +1,9 @@
 """Counts NATS connections by user, and closes those with revoked credentials.
 
-NATS users are devices, applications and integrations. The Redis list `tw:admitted:{user in
-capitals}` holds the latest admitted connections with their credentials, newest first. The callout
-writes it (`callout/admit.lua`). A connection that is missing from the list is older than every
-connection in it, so it used an earlier credential.
+NATS users are devices, applications, integrations and access keys. The Redis list
+`tw:admitted:{user in capitals}` holds the latest admitted connections with their credentials,
+newest first. The callout writes it (`callout/admit.lua`). A connection that is missing from the
+list is older than every connection in it, so its credential counts as revoked.
 """
 
 import logging
@@ -124,6 +124,8 @@ class UserConnections:
 
     async def close_revoked(self, user: str, *, ask_servers: bool = False) -> None:
         """Close a user's connections made with revoked credentials. Idempotent.
+
+        `ask_servers` requests the connections from all nats-servers, not only from `device`.
 
         Open connections are read before the admissions, because an open connection has always been
         admitted before. Raises `Unavailable` and `UpstreamFailed`.

@@ -56,7 +56,7 @@ class DeviceCredentialStore:
         self._revocations = revocations
 
     async def set_key_and_get_former_sn(self, credentials: DeviceKeyCopy) -> str | None:
-        """Store the key of an SN; return its former spelling, None if it is new.
+        """Store the key of an SN; return the SN's former spelling, None for a new SN.
 
         Certificates of the SN stay valid. Raises `Conflict` if another tenant has the SN.
         """
@@ -101,7 +101,7 @@ class DeviceCredentialStore:
         return await self._mongo.transaction(delete_credentials)
 
     async def add_certificate(self, certificate: DeviceCertificate, now: int) -> bool:
-        """Add a certificate; return False if the SN has no credentials.
+        """Add a certificate; return False if no credentials have this exact SN.
 
         Certificates that have expired by `now` (ms) are deleted.
         """
@@ -138,7 +138,7 @@ class DeviceCredentialStore:
         return await self._mongo.transaction(pull_certificate)
 
     async def list_certificates(self, sn: str) -> list[DeviceCertificate]:
-        """Return the certificates of an SN, latest first."""
+        """Return the certificates of an SN, the last added first."""
         document = await self._credentials.find_one({"_id": sn.upper()}) or {}
         return [DeviceCertificate(sn, **entry) for entry in document.get("certificates", [])]
 
@@ -152,7 +152,7 @@ class DeviceCredentialStore:
         return sn
 
     async def get(self, sn: str) -> DeviceKeyCopy | None:
-        """Return the credentials of an SN."""
+        """Return the credentials of an SN, or None."""
         document = await self._credentials.find_one({"_id": sn.upper()})
         if document is None:
             return None
@@ -182,7 +182,7 @@ class ClientIdRegistry(Protocol):
     """The reservations of MQTT client ids."""
 
     async def release_client_id(self, client_id: str) -> None:
-        """Delete the reservation of an SN as MQTT client id, which another device made."""
+        """Delete another user's reservation of `client_id`, which is the SN of a device."""
         ...
 
 
@@ -198,7 +198,10 @@ class DeviceCredentialService:
     rejected_logins: RejectedLogins
 
     async def issue_key(self, device: DeviceRef) -> DeviceCredentials:
-        """Create a key, which is shown only once; the old key is revoked on return."""
+        """Create a key, which is shown only once; the old key is revoked on return.
+
+        Raises `InvalidInput` for an invalid SN, `Conflict` if another tenant has the SN.
+        """
         key, credentials = _create_key(device)
         replaced = await self.store.set_key_and_get_former_sn(credentials)
         await self.first_keys.delete(device.sn)
@@ -207,9 +210,10 @@ class DeviceCredentialService:
         return DeviceCredentials(device.sn, key)
 
     async def issue_first_key(self, device: IssueFirstKey) -> FirstDeviceKey:
-        """Return a new first key; for a device with credentials, a stored one or None.
+        """Return a new first key; for a device with credentials, the stored key or None.
 
-        Raises `InvalidInput` for an invalid SN.
+        Only a `repeatable` request stores a first key, or returns a stored one. Raises
+        `InvalidInput` for an invalid SN.
         """
         key, credentials = _create_key(device)
         if not await self.store.add(credentials):
@@ -234,13 +238,13 @@ class DeviceCredentialService:
         return _require_identity(await self.log_in(login.sn, login.key, "HTTP"), WRONG_LOGIN_TEXT)
 
     async def log_in(self, sn: str, key: str, over: LoginProtocol) -> DeviceKeyCopy | None:
-        """Return the credentials that `key` matches, from Redis or MongoDB."""
+        """Return the credentials of an SN, from Redis or MongoDB; None for a wrong key."""
         return await self._log_in(sn, "KEY", over, lambda copy: copy.matches_key(key))
 
     async def log_in_with_certificate(
         self, certificate: PeerCertificate, over: LoginProtocol
     ) -> DeviceKeyCopy | None:
-        """Return the credentials of a certificate that TLS has verified."""
+        """Return the credentials of the device with a TLS-verified certificate, or None."""
         return await self._log_in(
             certificate.subject,
             "CERTIFICATE",
@@ -257,7 +261,8 @@ class DeviceCredentialService:
     ) -> DeviceKeyCopy | None:
         """Return the credentials of an SN if `is_right` accepts them, else None.
 
-        A login without a copy in Redis is the first one, which ends the display of the first key.
+        The first login of a device finds no copy in Redis. A login without a copy therefore ends
+        the display of the first key.
         """
         kept = await self.copies.get(sn)
         copy = kept or await self._restore_copy(sn)

@@ -78,7 +78,8 @@ class RejectedLoginRecorder:
     def enqueue(self, claimed: Caller, reason: str) -> None:
         """Queue the rejected login of an existing account without waiting.
 
-        `reason` is a code: `wrong_password`, `disabled`, `address`.
+        If the tenant's queue is full, the rejection is only counted. `reason` is a code:
+        `wrong_password`, `disabled`, `address`.
         """
         if not self._waiting.put(
             claimed.principal.tenant, (claimed, reason), size=ESTIMATED_REJECTION_BYTES
@@ -104,8 +105,8 @@ class RejectedLoginRecorder:
     async def _is_within_limits(self, claimed: Caller) -> bool:
         """Return whether the limits permit to record a rejection.
 
-        The limit of the account is checked first, so that one account does not use up that of its
-        tenant.
+        The limit of the account is checked first, so that one account does not use up the limit of
+        its tenant.
         """
         principal = claimed.principal
         for key, maximum in (

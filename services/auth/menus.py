@@ -171,7 +171,10 @@ class MenuService:
         return menu.id
 
     async def update(self, caller: Caller, menu_id: int, request: MenuUpdate) -> None:
-        """Store name and type of an entry; raise `InvalidInput` or `NotFound`."""
+        """Store name and type of an entry; raise `InvalidInput` or `NotFound`.
+
+        Raises `Conflict` if an entry with children is to become a function.
+        """
         name = parse_name(request.name, maximum=MAX_CODE_CHARACTERS)
 
         async def update_menu(change: ChangeTransaction) -> None:

@@ -102,5 +102,5 @@ MIGRATIONS = (
     Migration(5, "menus of products", partial(_add_menus, PRODUCT_MENU_CODES)),
     Migration(3151, "viewers of existing tenants may command devices", _allow_viewer_commands),
 )
-"""Migrations by number. Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it
-again."""
+"""Migrations by number. When `INDEXES_BY_COLLECTION` changes, increase the number of the first
+migration to run it again."""

@@ -123,7 +123,7 @@ def _dummy_hash() -> str:
 ACCOUNT_FAILURE_BURST = 10
 """Consecutive failures of an account that are allowed without a pause."""
 ADDRESS_FAILURE_BURST = 100
-"""Consecutive failures of an address, which a whole office may share."""
+"""Failures from an address that are allowed at once, because a whole office may share it."""
 SECONDS_PER_ACCOUNT_ATTEMPT = 90.0
 """Seconds in which an account's bucket gets one attempt back: ten in 15 minutes."""
 MAX_WAITING_LOGINS_PER_TENANT = 128
@@ -159,7 +159,7 @@ class LoginThrottle:
     async def attempt(
         self, tenant: str, email: str, address: str, *, tenant_exists: bool = True
     ) -> AsyncIterator[LoginAttempt]:
-        """Allow one attempt in the block. An exception in the block cancels it.
+        """Allow one attempt in the block. With an exception, the attempt does not count.
 
         Unknown tenants (`tenant_exists` is False) share one lane. Raises `TooManyRequests` if the
         attempt is not allowed now, `LaneFull` if too many attempts of the tenant wait, and

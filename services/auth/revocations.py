@@ -29,14 +29,15 @@ CONCURRENT_TENANTS, REVOCATIONS_PER_TURN = 4, 20
 
 @dataclass(frozen=True, slots=True)
 class Revocation:
-    """A revocation of tokens before `generation`, or of a device's copy in Redis."""
+    """A revocation of tokens, of a device's copy in Redis, or only of connections."""
 
     kind: PrincipalKind | None
-    """Kind of the principal whose tokens are revoked; None to close connections only."""
+    """Kind of the principal whose tokens or copy are revoked; None closes connections only."""
     subject: str
     generation: int = 0
+    """The lowest generation of tokens that stay valid."""
     user: str = ""
-    """The NATS user whose connections with earlier credentials are closed; may be empty."""
+    """NATS user whose connections with invalid credentials are closed; empty closes none."""
 
 
 class RevocationStore:
@@ -60,7 +61,7 @@ class RevocationStore:
     async def list_tenants(self, min_age_seconds: float) -> list[str]:
         """Return tenants with revocations older than `min_age_seconds`.
 
-        "" stands for revocations of earlier versions.
+        "" stands for revocations that earlier versions of the platform stored without a tenant.
         """
         stages = [{"$match": _min_age_query(min_age_seconds)}, {"$group": {"_id": "$tenant"}}]
         cursor = await self._revocations.aggregate(stages)

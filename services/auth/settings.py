@@ -37,7 +37,7 @@ class AuthSettings(StoreSettings):
     console: Literal["on", "off"] = "on"
     """Whether users may log in at the built-in console of the gateway."""
     tenant_limits: str = ""
-    """Default limits of tenants, as a JSON object of those that differ from the platform's:
+    """Default limits of tenants, as a JSON object of the limits that differ from the platform's:
     `{"requests": 512, "eachPolls": 2}`."""
     events_partitions: PartitionCount = 1
     """Number of streams that share the events, 1 to 16. The events of a device are in one of
@@ -51,7 +51,7 @@ class AuthSettings(StoreSettings):
 
     @property
     def default_limits(self) -> Limits:
-        """Return the limits of tenants without individual limits."""
+        """Return the limits of tenants without individual ones; raise `SettingsInvalid`."""
         try:
             return msgspec.json.decode(self.tenant_limits or "{}", type=Limits)
         except msgspec.DecodeError as error:

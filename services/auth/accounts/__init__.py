@@ -1,8 +1,9 @@
-"""Stored account data of tenants: users, roles, menus, grants, console clients.
+"""Stored account data: tenants, users, roles, menus, grants, console clients.
 
-Each module holds one collection: its struct and its store. Operations are in the packages above
-(`users`, `roles`, `menus`, `grants`, `tenants`), because most of them use several collections.
-Every query names the tenant. Writes join the transaction of their session.
+Each module holds one or two collections with their structs and stores. The operations are in
+`services.auth.users`, `roles`, `menus`, `grants` and `tenants`, because most of them use several
+collections. Queries on behalf of a tenant name this tenant. Writes with a session join its
+transaction.
 """
 
 from libs.common.contracts.limits import Limits

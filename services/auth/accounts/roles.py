@@ -79,7 +79,7 @@ class MenuStore:
         return frozenset([menu["code"] async for menu in cursor])
 
     async def get(self, tenant: str, menu_id: int, session: Session) -> Menu | None:
-        """Return one entry of a tenant."""
+        """Return one entry of a tenant, or None."""
         menus = await self.find(tenant, [menu_id], session)
         return menus[0] if menus else None
 
@@ -212,7 +212,7 @@ class RoleStore:
         self.next_id = IdAllocator(database, "roles", ID_BLOCK_SIZE).allocate
 
     async def get(self, tenant: str, role_id: int, session: Session | None = None) -> Role | None:
-        """Return one role of a tenant."""
+        """Return one role of a tenant, or None."""
         roles = await self.find(tenant, [role_id], session)
         return roles.get(role_id)
 

@@ -95,7 +95,7 @@ class TenantStore:
     async def get_individual_limits(
         self, tenant: str, session: Session | None = None
     ) -> dict[str, int] | None:
-        """Return the tenant's individual limits; None if it does not exist."""
+        """Return a tenant's individual limits; None if the tenant does not exist."""
         document = await self._tenants.find_one({"_id": tenant}, {"limits": 1}, session=session)
         return None if document is None else document.get("limits", {})
 
@@ -135,13 +135,16 @@ class TenantStore:
         return {tenant: maximum for tenant, maximum in limits.items() if maximum < bound}
 
     async def record_event_purge(self, tenant: str, purged_events: int, share_bytes: int) -> None:
-        """Add to the tenant's number of purged events; store the time and the share."""
+        """Add to the tenant's total of purged events; store the time and the share."""
         now = {"purge.at": datetime.now(UTC), "purge.share": share_bytes}
         change = {"$set": now, "$inc": {"purge.events": purged_events}}
         await self._tenants.update_one({"_id": tenant}, change)
 
     async def get_event_purge(self, tenant: str) -> Document | None:
-        """Return `at` and `share` (bytes) of the latest purge, and the total `events`."""
+        """Return time and share (bytes) of the latest purge, and the total of events.
+
+        The keys are `at`, `share` and `events`. Returns None if no events were purged.
+        """
         document = await self._tenants.find_one({"_id": tenant}, {"purge": 1})
         return None if document is None else document.get("purge")
 
@@ -154,10 +157,10 @@ class TenantStore:
     async def get_settings(
         self, tenant: str, session: Session | None = None
     ) -> TenantSettings | None:
-        """Return the settings of a tenant; None if it does not exist.
+        """Return a tenant's settings; None if the tenant does not exist.
 
-        A tenant without the field is older than the setting, for example moved from an older
-        installation. Its viewers may command devices, and the notice is shown.
+        A tenant without `viewersMayCommand` is older than this setting, for example moved from an
+        older installation. Its viewers may command devices, and the notice is shown.
         """
         fields = {"viewersMayCommand": 1, "commandNotice": 1}
         document = await self._tenants.find_one({"_id": tenant}, fields, session=session)
@@ -177,7 +180,7 @@ class TenantStore:
         await self._tenants.update_one({"_id": tenant}, {"$set": fields}, session=session)
 
     async def get_access_version(self, tenant: str, session: Session) -> int:
-        """Return the tenant's access version; 0 if it does not exist."""
+        """Return a tenant's access version; 0 if the tenant does not exist."""
         document = await self._tenants.find_one({"_id": tenant}, {"access": 1}, session=session)
         return int(document["access"]) if document else 0
 

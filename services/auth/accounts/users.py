@@ -84,7 +84,7 @@ class UserSummary(msgspec.Struct, frozen=True):
 
 
 def normalize_email(email: str) -> str:
-    """Return the normalized address, which ignores case."""
+    """Return the address in lower case without surrounding blanks."""
     return email.strip().lower()
 
 
@@ -98,14 +98,14 @@ class UserStore:
     async def get(
         self, tenant: str, user_id: int, session: Session | None = None
     ) -> StoredUser | None:
-        """Return one user of a tenant."""
+        """Return one user of a tenant, or None."""
         document = await self._users.find_one({"_id": user_id, "tenant": tenant}, session=session)
         return msgspec.convert(document, StoredUser | None)
 
     async def find_by_email(
         self, tenant: str, email: str, session: Session | None = None
     ) -> StoredUser | None:
-        """Return the user with an email address, ignoring case."""
+        """Return the user with an email address, ignoring case, or None."""
         query = {"tenant": tenant, "emailKey": normalize_email(email)}
         document = await self._users.find_one(query, session=session)
         return msgspec.convert(document, StoredUser | None)
@@ -113,7 +113,10 @@ class UserStore:
     async def list_by_email(
         self, tenant: str, role_id: int | None, maximum: int
     ) -> list[StoredUser]:
-        """Return the first users of a tenant, or those with a role, by email address."""
+        """Return up to `maximum` users of a tenant, sorted by email address.
+
+        If `role_id` is not None, return only users with this role.
+        """
         query = {"tenant": tenant} | ({} if role_id is None else {"roles": role_id})
         documents = self._users.find(query, sort=[("emailKey", 1)], limit=maximum)
         return msgspec.convert(await documents.to_list(None), list[StoredUser])
@@ -135,7 +138,7 @@ class UserStore:
     async def list_role_ids(
         self, tenant: str, user_id: int, session: Session, *, only_if_enabled: bool = False
     ) -> list[int] | None:
-        """Return the role ids of a user; None if it does not exist.
+        """Return the role ids of a user; None if the user does not exist.
 
         With `only_if_enabled`, also return None for a disabled user.
         """
@@ -146,7 +149,10 @@ class UserStore:
     async def search(
         self, tenant: str, keyword: str, request: PageRequest
     ) -> tuple[list[StoredUser], int]:
-        """Return one page of the users matching `keyword`, and the number of all."""
+        """Return one page of users, and the number of all matches.
+
+        `keyword` is part of the nickname or email address.
+        """
         rows, total = await self._search_page(
             {"tenant": tenant}, keyword, request, SORT_FIELD_BY_COLUMN, None
         )
@@ -155,7 +161,11 @@ class UserStore:
     async def search_by_role(
         self, tenant: str, role_id: int, keyword: str, request: PageRequest, *, having: bool
     ) -> tuple[list[UserSummary], int]:
-        """Return one page of the users with a role (or without), and the number of all."""
+        """Return one page of users with a role, and the number of all matches.
+
+        If not `having`, return users who do not have the role. `keyword` is part of the nickname or
+        email address.
+        """
         query = {"tenant": tenant, "roles": role_id if having else {"$ne": role_id}}
         rows, total = await self._search_page(
             query, keyword, request, _ROLE_USER_FIELD_BY_COLUMN, _SUMMARY_FIELDS
@@ -199,9 +209,10 @@ class UserStore:
         *,
         ends_tokens: bool = False,
     ) -> StoredUser:
-        """Set stored fields of a user and return it.
+        """Set stored fields of a user; return the updated user.
 
-        With `ends_tokens`, raise its generation. Raises `Conflict` if the email address is in use.
+        With `ends_tokens`, raise the user's generation. Raises `Conflict` if the email address is
+        in use.
         """
         fields = {**changes, "updatedAt": datetime.now(UTC)}
         if "email" in changes:

@@ -100,7 +100,7 @@ async def set_allowed_addresses(
 ) -> AllowedAddresses:
     """Set the addresses and networks that may use the application.
 
-    All its tokens are revoked.
+    If they change, all tokens of the application are revoked.
     """
     changed = await applications.set_allowed_addresses(
         caller, application_id, data.allowed_addresses
@@ -129,7 +129,7 @@ async def take_device(
     application_id: PathId,
     device_id: PathId,
 ) -> None:
-    """Return a device from an application to the users. Its key stays valid."""
+    """Return a device from an application to the users. The device key stays valid."""
     await applications.return_device(caller, application_id, device_id)
 
 

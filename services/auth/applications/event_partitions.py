@@ -1,9 +1,9 @@
 """Distributes events over partitions; copies events for applications to `EVENTS`.
 
 An application has one durable consumer, on `EVENTS`. With partitions, `EVENTS` therefore sources
-the events of tenants with such applications from all partitions (decision 0070). A new source
-starts at the oldest event. If the tenant has had applications before, it starts after the last
-copied event.
+the events of tenants with applications that may read events, from all partitions (decision 0070). A
+new source starts at the oldest event. If events of the tenant were copied before, the source starts
+after the last copied event.
 """
 
 import logging

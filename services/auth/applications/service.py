@@ -55,7 +55,8 @@ class ApplicationService:
     async def create(self, caller: Caller, request: NewApplication) -> ApplicationSecret:
         """Add an application and return it with its secret.
 
-        Raises `InvalidInput`, `Conflict`, and `NotFound` if the tenant does not exist.
+        Raises `InvalidInput`, `Conflict`, `TooManyRequests` if a limit is reached, and `NotFound`
+        if the tenant does not exist.
         """
         name = parse_name(request.name, maximum=MAX_NAME_CHARACTERS)
         allowed = parse_allow_list(request.allowed_addresses)
@@ -100,14 +101,14 @@ class ApplicationService:
     async def search(
         self, caller: Caller, request: ApplicationSearch
     ) -> tuple[Sequence[StoredApplication], int]:
-        """Return one page of the matching applications and the number of all."""
+        """Return one page of the matching applications and the number of all matches."""
         return await self.store.search(caller.tenant, request)
 
     async def update(self, caller: Caller, application_id: int, request: ApplicationUpdate) -> None:
         """Rename an application and set whether it may read events.
 
-        Without events, its NATS connections are closed. Raises `InvalidInput`, `NotFound` and
-        `Conflict`.
+        If it may no longer read events, its NATS connections are closed. Raises `InvalidInput`,
+        `NotFound`, `Conflict` and `TooManyRequests`.
         """
         name = parse_name(request.name, maximum=MAX_NAME_CHARACTERS)
 
@@ -120,7 +121,7 @@ class ApplicationService:
     async def set_allowed_addresses(
         self, caller: Caller, application_id: int, addresses: Sequence[str]
     ) -> StoredApplication:
-        """Set the allow-list; revoke tokens and close connections.
+        """Set the allow-list; if it changes, revoke tokens and close connections.
 
         Raises `InvalidInput` and `NotFound`.
         """
@@ -160,7 +161,8 @@ class ApplicationService:
     async def assign_device(self, caller: Caller, application_id: int, device_id: int) -> None:
         """Assign a device to the application; raise `NotFound` and `Conflict`.
 
-        Idempotent. Each repetition is recorded, so that no assignment is missing after a crash.
+        Idempotent. The audit log records each repetition, so that it lacks no assignment after a
+        crash.
         """
         application = await self.get(caller, application_id)
         request = AssignDevice(application.tenant, device_id, application.id, application.name)

@@ -42,18 +42,18 @@ class ApplicationStore:
     async def get(
         self, application_id: int, tenant: str, session: Session | None = None
     ) -> StoredApplication | None:
-        """Return one application of a tenant."""
+        """Return one application of a tenant, or None."""
         query = {"_id": application_id, "tenant": tenant}
         document = await self._applications.find_one(query, session=session)
         return msgspec.convert(document, StoredApplication | None)
 
     async def find_by_id(self, application_id: int) -> StoredApplication | None:
-        """Return one application of any tenant."""
+        """Return one application of any tenant, or None."""
         document = await self._applications.find_one({"_id": application_id})
         return msgspec.convert(document, StoredApplication | None)
 
     async def find_by_client_id(self, client_id: str) -> StoredApplication | None:
-        """Return the application with a client id, of any tenant."""
+        """Return the application with a client id, of any tenant, or None."""
         document = await self._applications.find_one({"clientId": client_id})
         return msgspec.convert(document, StoredApplication | None)
 
@@ -69,7 +69,7 @@ class ApplicationStore:
     async def search(
         self, tenant: str, request: ApplicationSearch
     ) -> tuple[list[StoredApplication], int]:
-        """Return one page of the matching applications and the number of all."""
+        """Return one page of the matching applications and the number of all matches."""
         query: Document = {"tenant": tenant}
         if request.keyword:
             part = build_text_condition(request.keyword)

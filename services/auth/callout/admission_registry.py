@@ -1,9 +1,11 @@
 """Admits NATS users in one round trip to Redis, and reserves MQTT client ids.
 
 A client that connects with an MQTT client id takes over the session of that id, because nats-server
-has one namespace of ids for all users. So an id belongs to one device: its SN always (in the exact
-spelling), any other id if no other device has it. A device has at most `MAX_EXTRA_CLIENT_IDS`
-further ids. With one more it loses the oldest, and the session of that id is deleted.
+has one namespace of ids for all users. So each id belongs to one user. A device always owns its SN
+(in the exact spelling) as id. It reserves any other id, unless another user has reserved the id or
+the id is the SN of another device. A device reserves up to `MAX_EXTRA_CLIENT_IDS` ids, an access
+key up to `MAX_CLIENTS_PER_ACCESS_KEY`. With one more, the oldest id is released, and its session is
+deleted.
 """
 
 import hashlib
@@ -39,9 +41,9 @@ from services.auth.device_credentials import DeviceCredentialStore
 log = logging.getLogger(__name__)
 
 USER_LOGINS_PER_SECOND = 1.0
-"""Maximum logins per second of one device, application or integration, after a burst."""
+"""Maximum logins per second of one NATS user, after a burst."""
 MAX_USER_LOGIN_BURST = 60
-"""Maximum logins at once of one device, application or integration."""
+"""Maximum logins at once of one NATS user."""
 MAX_EXTRA_CLIENT_IDS = 8
 """Maximum client ids of a device in addition to its SN."""
 CLIENT_ID_RESERVATION_SECONDS = int(SESSION_DAYS * DAY_SECONDS)
@@ -51,7 +53,7 @@ MAX_WAITING_SESSION_DELETIONS = 1000
 REQUEST_TIMEOUT_SECONDS = 5.0
 """Timeout of requests to nats-server, in seconds."""
 OTHER_OWNER, SAME_OWNER, NO_OWNER = range(3)
-"""Previous owner of an id, as `admit.lua` returns it."""
+"""Previous owner of a client id, as `admit.lua` returns it."""
 _CLIENT_ID_KEY_PREFIX = "tw:mqtt-id:"
 _SESSION_HASH_ALPHABET = (string.digits + string.ascii_uppercase + string.ascii_lowercase).encode()
 
@@ -70,7 +72,7 @@ class _SessionReply(msgspec.Struct):
 
 
 class AdmissionRegistry:
-    """Registers admissions, and reserves MQTT client ids for devices."""
+    """Registers admissions, and reserves MQTT client ids for devices and access keys."""
 
     def __init__(
         self,
@@ -95,11 +97,11 @@ class AdmissionRegistry:
     async def admit(
         self, admission: Admission, connection: Connection, client_id: str | None
     ) -> AdmissionResult | None:
-        """Register an admission; return None if another device has `client_id`.
+        """Register an admission; return None if another user owns `client_id`.
 
         A new id is reserved first and then compared with all SNs. A new device gets its key first,
         and then a reservation of its SN by another device is deleted. So if both happen
-        concurrently, one sees the other.
+        concurrently, at least one sees the other.
         """
         user, key = admission.name, admission.name.upper()
         entry = msgspec.json.encode(
@@ -137,7 +139,7 @@ class AdmissionRegistry:
         return AdmissionResult(wait_ms / 1000, admissions)
 
     async def release_client_id(self, client_id: str) -> None:
-        """Delete the reservation of an SN as MQTT client id, which another device made."""
+        """Delete another user's reservation of `client_id`, which is the SN of a device."""
         await self._redis.delete(f"{_CLIENT_ID_KEY_PREFIX}{client_id}")
 
     async def stop(self) -> None:
@@ -177,7 +179,7 @@ class AdmissionRegistry:
 
 
 def _hash_session_id(client_id: str) -> str:
-    """Return the session's key in nats-server 2.15: 8 digits of a SHA-256."""
+    """Return the session's key in nats-server 2.15: 8 characters of a SHA-256."""
     digest = hashlib.sha256(client_id.encode()).digest()[:8]
     return bytes(
         _SESSION_HASH_ALPHABET[byte % len(_SESSION_HASH_ALPHABET)] for byte in digest

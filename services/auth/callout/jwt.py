@@ -1,4 +1,4 @@
-"""JWTs of the NATS auth callout: the request, the response and the user in it.
+"""JWTs of the NATS auth callout: request, response, and the user in the response.
 
 Source: nats-server 2.15 `server/auth_callout.go` and https://github.com/nats-io/jwt (v2,
 `authorization_claims.go`, `user_claims.go`, `claims.go`). NATS signs JWTs with NKEYS and its own
@@ -24,7 +24,7 @@ _REQUEST_TYPE = "authorization_request"
 
 
 class InvalidRequestError(ValueError):
-    """A callout request that is malformed or not signed by its server."""
+    """A callout request that is malformed, expired or not signed by its server."""
 
 
 class ServerId(msgspec.Struct, frozen=True):
@@ -94,9 +94,9 @@ def _sign_claims(claims: dict[str, Any], key: KeyPair) -> str:
 def decode_request(token: bytes, *, now: float | None = None) -> AuthorizationRequest:
     """Decode a callout request and verify its signature and expiry.
 
-    The signature matters: any client that may send JetStream requests can name this subject as its
-    reply subject, and nats-server does not check reply subjects. Verification takes 0.1 ms. Raises
-    `InvalidRequestError`.
+    The signature matters: any client that may send JetStream requests can name the callout subject
+    as its reply subject, and nats-server does not check reply subjects. Verification takes 0.1 ms.
+    Raises `InvalidRequestError`.
     """
     try:
         header, payload, signature = token.decode("ascii").split(".")
@@ -125,7 +125,8 @@ def build_user_jwt(
     """Return the JWT of the user that the connection gets.
 
     `name` replaces the user name of the client and appears in system events and `CONNZ`. The
-    audience is the NATS account of the user. `key` must be the configured `issuer`.
+    audience is the NATS account of the user. `key` must be the key of `issuer` in the settings of
+    nats-server.
     """
     return _sign_claims(
         {

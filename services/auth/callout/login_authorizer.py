@@ -66,20 +66,21 @@ class LoginAuthorizer:
     ) -> Admission | None:
         """Return the admission of a valid login, else None.
 
-        A device logs in with its SN and key. If it has a certificate, the gateway checks it and
-        logs in with the SN and a signed pass in place of the key. An application uses its client id
-        and secret, and an integration uses `integration.` with its id, and its secret. An MQTT
-        client of a tenant uses an access key and secret. A user name in the form of a UUID belongs
-        to an application if that application exists; any other name is an SN.
+        A device logs in with its SN and key. For a device with a certificate, the gateway checks
+        the certificate and logs in with the SN and a signed pass in place of the key. An
+        application uses its client id and secret, and an integration uses `integration.{id}` and
+        its secret. An MQTT client of a tenant uses an access key and secret. A user name in the
+        form of a UUID belongs to an application if that application exists; any other name is an
+        SN.
 
         The spelling of an SN must be exact. Topics and subjects are case-sensitive, so a device
         with another spelling could neither send nor receive anything.
 
         `mqtt_id` is the MQTT client id, None over plain NATS. Only devices and MQTT clients of
-        tenants may connect over MQTT, and each client id has one owner. An application needs an
-        `address` of its allow-list.
+        tenants may connect over MQTT, and each client id has one owner. An application must connect
+        from an `address` that its allow-list includes.
 
-        Raises `TooManyRequests` beyond the limit `eachConnections` and `USER_LOGINS_PER_SECOND`,
+        Raises `TooManyRequests` beyond the limit `eachConnections` or `USER_LOGINS_PER_SECOND`,
         because each login takes processor time of nats-server and of the connection watch.
         """
         if not user or not password:

@@ -4,7 +4,8 @@ Devices over MQTT use the account of JetStream, because MQTT can set neither a r
 header. All other connections use the account `OUTSIDE`, where only `gateway-bus` receives their
 messages (docs/decisions/0020).
 
-Each identity receives replies below its own inbox prefix (`libs.common.bus.accounts.inbox_prefix`).
+Over NATS, each identity receives replies below its inbox prefix
+(`libs.common.bus.accounts.inbox_prefix`).
 """
 
 import msgspec
@@ -33,11 +34,12 @@ from libs.common.contracts.integrations import (
 DEVICE_PUBLISH_CHANNELS = ("report", "event", "reply")
 """Last parts of the subjects that a device may publish to."""
 MAX_CLIENTS_PER_ACCESS_KEY = 64
-"""Maximum connections per access key of a tenant."""
+"""Maximum MQTT client ids per access key. As many connections are allowed, even if the limit
+`eachConnections` is lower."""
 
 
 class InvalidIdentityError(ValueError):
-    """An SN, client id or tenant that is not one token of a NATS subject."""
+    """An SN, id, access key or tenant that is not one token of a NATS subject."""
 
 
 class Permissions(msgspec.Struct, frozen=True):
@@ -57,7 +59,7 @@ class Admission(msgspec.Struct, frozen=True):
     name: str
     permissions: Permissions
     credential: str
-    """Hash of the key or secret of the login."""
+    """Short hash of the key, secret or certificate serial of the login."""
     tenant: str = ""
     """The tenant of the login; empty for an integration, which serves all tenants."""
     shared: bool = False
@@ -79,7 +81,7 @@ def device_permissions(sn: str, *, mqtt: bool) -> Permissions:
     - `$MQTT.sub.>`, over MQTT only: the delivery subject of a subscription of QoS 1. nats-server
       generates its last token randomly, so the permission cannot be narrower. An MQTT client cannot
       subscribe to it; a client of plain NATS could, and would receive all commands of QoS 1.
-    - Its inbox, over NATS only, for a device that wants JetStream to acknowledge its messages.
+    - The device's inbox, over NATS only, for devices that want JetStream to acknowledge messages.
 
     Raises `InvalidIdentityError` if `sn` is not one plain token.
     """
@@ -138,7 +140,7 @@ def application_permissions(client_id: str, tenant: str) -> Permissions:
 def integration_permissions(integration: str) -> Permissions:
     """Return the permissions of an integration: to announce, forward and respond.
 
-    Every subject ends with its id, so it cannot act for another integration.
+    Every subject contains the id, so the integration cannot act for another one.
 
     Raises `InvalidIdentityError` if the id is not one plain token.
     """

@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 CALLOUT_SUBJECT = "$SYS.REQ.USER.AUTH"
 MQTT_CLIENT_TYPE = "mqtt"
 REJECTION_DELAY_SECONDS = 1.5
-"""Seconds by which rejections for too many logins are delayed, to slow down the clients. The
-timeout is 5 seconds in nats-server and at least 2 seconds in clients."""
+"""Seconds by which rejections for too many logins are delayed, to slow down the clients.
+nats-server waits 5 seconds for an answer, and clients wait at least 2 seconds."""
 MAX_DELAYED_REJECTIONS = 2_000
 """Maximum delayed rejections. Further rejections are sent immediately."""
 MAX_CONCURRENT_LOGINS = 16

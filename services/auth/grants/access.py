@@ -57,7 +57,7 @@ class AccessService:
     async def get_grants(self, user: UserRef) -> GrantedResources:
         """Return a user's grants; raise `Unauthenticated` if deleted or disabled.
 
-        Raises `Conflict` if its roles together grant more than `MAX_USER_GRANTS` resources.
+        Raises `Conflict` if the user's roles together grant more than `MAX_USER_GRANTS` resources.
         """
         tenant, stores = user.tenant, self.accounts
 

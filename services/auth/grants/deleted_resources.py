@@ -43,7 +43,7 @@ def create_deletion_consumer(bus: Bus, grants: GrantService) -> BatchConsumer:
 log = logging.getLogger(__name__)
 
 SWEEP_SECONDS = 3600.0
-"""Seconds between two sweeps, and before the first one, when all services are running."""
+"""Seconds between two sweeps, and before the first one, so that all services run by then."""
 PAGE_PAUSE_SECONDS = 0.5
 """Seconds between two pages of a sweep."""
 MIN_GRANT_AGE = timedelta(hours=1)
@@ -62,7 +62,7 @@ class GrantSweep:
         await repeat(self.sweep, SWEEP_SECONDS, "the sweep of grants failed; retrying")
 
     async def sweep(self) -> None:
-        """Check every grant once."""
+        """Delete the grants of missing resources that are older than `MIN_GRANT_AGE`."""
         after: Any = None
         while page := await self.grants.accounts.grants.list_page_older_than(MIN_GRANT_AGE, after):
             tenants: dict[str, list[Resource]] = defaultdict(list)

@@ -44,7 +44,7 @@ class ResourceOwnerClient:
     async def list_devices(self, request: names.DescribeDevices) -> names.DescribedDevices:
         """Return the requested devices and their total, in as many requests as needed.
 
-        A limit of 0 means all devices.
+        A limit of 0 means `MAX_PAGE_ROWS` devices.
         """
         maximum = request.limit or MAX_PAGE_ROWS
         part = msgspec.structs.replace(request, limit=min(maximum, names.MAX_DESCRIBED_DEVICES))
@@ -92,9 +92,9 @@ class ResourceOwnerClient:
         return described.dashboards
 
     async def find_missing(self, tenant: str, resources: Sequence[Resource]) -> list[Resource]:
-        """Return those of `resources` that do not exist, in their order.
+        """Return those of `resources` that do not exist, in the order of `resources`.
 
-        Resources whose owner is not installed count as existing.
+        Resources whose service does not run count as existing.
         """
         ids: dict[ResourceType, list[Any]] = defaultdict(list)
         for resource in resources:
@@ -160,13 +160,16 @@ _DASHBOARD_FIELD_BY_COLUMN = {
     "dashboard_name": "name",
     "created_at": "created_at",
 }
-"""Described field by the name of a sortable column, for each list."""
+"""Each mapping above: field of a described resource, by the name of a sortable column."""
 _NAME_ORDER = (("name", 1),)
 
 
 @dataclass(frozen=True)
 class RoleListings:
-    """Lists the granted and the other resources of a role; raises `NotFound`."""
+    """Lists the granted and the other resources of a role.
+
+    Methods raise `NotFound` if the role does not exist.
+    """
 
     roles: RoleService
     accounts: Accounts
@@ -175,7 +178,7 @@ class RoleListings:
     async def list_integrations(
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[DescribedIntegration]:
-        """Return all integrations that a role is granted (or is not granted)."""
+        """Return matching integrations that a role is granted (or is not granted)."""
         granted_ids = await self._list_granted_ids(caller, role_id, ResourceType.INTEGRATION)
         order = request.order(_INTEGRATION_FIELD_BY_COLUMN, _NAME_ORDER)
         ids = [integration for integration in granted_ids if integration != HIDDEN_INTEGRATION]
@@ -191,7 +194,7 @@ class RoleListings:
     async def list_dashboards(
         self, caller: Caller, role_id: int, request: KeywordSearch, *, granted: bool
     ) -> list[RoleDashboard]:
-        """Return all dashboards that a role is granted (or is not granted)."""
+        """Return matching dashboards that a role is granted (or is not granted)."""
         granted_ids = await self._list_granted_ids(caller, role_id, ResourceType.DASHBOARD)
         order = request.order(_DASHBOARD_FIELD_BY_COLUMN, _NAME_ORDER)
         if granted and not granted_ids:

@@ -61,7 +61,7 @@ class CandidateIntegration(ResponseModel):
 class CandidateDevice(ResponseModel):
     """A device that a role could be granted.
 
-    `created_at` is in ms; the user is its creator.
+    `created_at` is in ms; the fields `user_…` describe the creator.
     """
 
     device_id: str
@@ -78,13 +78,13 @@ class RoleDevice(CandidateDevice, kw_only=True):
     """A device that a role can see."""
 
     role_integration: bool
-    """Whether a grant of its integration or group includes it."""
+    """Whether a grant of the device's integration or group includes the device."""
 
 
 class RoleDashboard(ResponseModel):
     """A dashboard.
 
-    `created_at` is in ms; the user is its creator.
+    `created_at` is in ms; the fields `user_…` describe the creator.
     """
 
     dashboard_id: str

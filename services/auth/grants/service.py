@@ -42,8 +42,8 @@ class GrantService:
     async def add(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
         """Grant resources; raise `NotFound`, or `Conflict` beyond `MAX_GRANTS_PER_ROLE`.
 
-        Raises `InvalidInput` for a resource that does not exist. A resource whose owner is not
-        installed is granted; the sweep deletes the grant if the resource turns out to be missing.
+        Raises `InvalidInput` for a resource that does not exist. A resource whose service does not
+        run is granted; the sweep deletes the grant if the resource turns out to be missing.
         """
         await self.roles.get(caller, role_id)
         if len(resources) > MAX_GRANTS_PER_ROLE:
@@ -65,7 +65,10 @@ class GrantService:
         await self.changes.run(caller, insert_grants)
 
     async def remove(self, caller: Caller, role_id: int, resources: Sequence[Resource]) -> None:
-        """Revoke resources, ignoring those not granted; raise `NotFound` without the role."""
+        """Revoke resources of a role, ignoring resources that the role is not granted.
+
+        Raises `NotFound` if the role does not exist.
+        """
 
         async def delete_grants(change: ChangeTransaction) -> None:
             role = await self.roles.get(caller, role_id, change.session)
@@ -79,7 +82,7 @@ class GrantService:
     async def share_with_creator_roles(self, request: ShareWithRoles) -> Done:
         """Grant resources to all roles of the user who created them.
 
-        Raises `Conflict` if a role reaches `MAX_GRANTS_PER_ROLE`. Otherwise users who create
+        Raises `Conflict` if a role exceeds `MAX_GRANTS_PER_ROLE`. Otherwise users who create
         resources could exceed the size limit of other users' grants.
         """
         resources = parse_resources(request.resources)

@@ -38,7 +38,7 @@ class RoleHandlerDependencies:
 
 
 SearchBody = JSONBody[KeywordSearch | None]
-"""The body is optional; without it, all are listed."""
+"""An optional body with a keyword and a page. Without a body, all results are listed."""
 
 Keyword = Annotated[str | None, QueryParameter(max_length=255)]
 PageSize = Annotated[int | None, QueryParameter(ge=1)]
@@ -99,7 +99,7 @@ async def search_roles_by_get(
 async def list_role_menus(
     caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId
 ) -> list[MenuResponse]:
-    """List the menus of a role."""
+    """List the menus of a role that the caller's console supports."""
     return flatten_menus(await roles.list_menus(caller, role_id))
 
 
@@ -107,7 +107,10 @@ async def list_role_menus(
 async def set_role_menus(
     caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: JSONBody[MenuIds]
 ) -> dict[str, str]:
-    """Replace the menus of a role."""
+    """Replace the menus of a role.
+
+    Menus that the caller's console does not support stay assigned.
+    """
     await roles.set_menus(caller, role_id, distinct_ids(data.menu_ids))
     return {}
 
@@ -141,7 +144,7 @@ async def list_role_members_by_get(
 async def list_other_users(
     caller: RequestCaller, roles: RoleServiceDependency, role_id: PathId, data: SearchBody = None
 ) -> list[CandidateUser] | Page[CandidateUser]:
-    """List the users without a role."""
+    """List the users who do not have the role."""
     search = data or KeywordSearch()
     found, total = await roles.list_members(caller, role_id, search, having=False)
     rows = [

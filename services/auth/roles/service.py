@@ -22,7 +22,7 @@ Keyword = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class RoleCounts(msgspec.Struct, frozen=True):
-    """The number of users of a role, and of its granted integrations."""
+    """The number of users of a role, and of integrations that the role is granted."""
 
     users: int = 0
     integrations: int = 0
@@ -39,7 +39,7 @@ class SaveRole(msgspec.Struct, kw_only=True):
 
 
 class KeywordSearch(PageRequest, kw_only=True):
-    """Body of the searches. An empty keyword matches everything."""
+    """Body of searches by keyword. An empty keyword matches everything."""
 
     keyword: Keyword | None = None
 
@@ -87,7 +87,7 @@ class RoleMember(ResponseModel):
 
 
 class CandidateUser(ResponseModel):
-    """A user without a role."""
+    """A user who does not have the role."""
 
     user_id: str
     nickname: str
@@ -111,7 +111,7 @@ class RoleService:
     async def search(
         self, caller: Caller, request: KeywordSearch
     ) -> tuple[list[tuple[Role, RoleCounts]], int]:
-        """Return one page of the matching roles with counts, and the number of all."""
+        """Return one page of matching roles with counts, and the number of all matches."""
         roles, total = await self.accounts.roles.search(
             caller.tenant, request.keyword or "", request
         )
@@ -135,7 +135,7 @@ class RoleService:
     async def create(self, caller: Caller, request: SaveRole) -> int:
         """Add a role without users, menus and grants; return its id.
 
-        Raises `InvalidInput` or `Conflict`.
+        Raises `InvalidInput`, `Conflict` or `TooManyRequests`.
         """
         role = Role(
             id=await self.accounts.roles.next_id(),
@@ -176,7 +176,10 @@ class RoleService:
         await self.changes.run(caller, update_role)
 
     async def delete(self, caller: Caller, role_id: int) -> None:
-        """Delete a role and its grants; raise `Conflict` if it has users."""
+        """Delete a role and its grants; raise `Conflict` if it has users.
+
+        Raises `MalformedRequest` for the role `super_admin`.
+        """
 
         async def delete_role(change: ChangeTransaction) -> None:
             role = await self.get(caller, role_id, change.session)
@@ -193,7 +196,7 @@ class RoleService:
         await self.changes.run(caller, delete_role)
 
     async def list_menus(self, caller: Caller, role_id: int) -> list[Menu]:
-        """Return the menus of a role that the caller's console supports, by id."""
+        """Return a role's menus that the caller's console supports, sorted by id."""
         role = await self.get(caller, role_id)
         menus = await self.accounts.menus.list_all(caller.tenant)
         return [
@@ -251,7 +254,7 @@ class RoleService:
         await self.changes.run(caller, add_role)
 
     async def remove_members(self, caller: Caller, role_id: int, ids: Sequence[int]) -> None:
-        """Remove a role from users, ignoring those without it.
+        """Remove a role from users, ignoring users who do not have the role.
 
         Raises `Conflict` if the tenant would lose its last enabled super-admin.
         """

@@ -78,7 +78,7 @@ class PasswordGrant(msgspec.Struct, frozen=True):
     """The grant `password`."""
 
     client: ClientCredentialsGrant
-    """The console."""
+    """Client id and secret of the console; the secret of the built-in console is empty."""
     username: str
     """The email address."""
     password: str
@@ -104,7 +104,7 @@ class ConsoleTokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsoleTokenAnswer(msgspec.Struct, kw_only=True):
-    """Response: tokens at top level, as specified, and in `data`, for consoles."""
+    """Tokens at top level, as RFC 6749 specifies, and in `data`, for consoles."""
 
     access_token: str
     refresh_token: str
@@ -191,7 +191,10 @@ def parse_user_grant(content_type: str | None, body: bytes) -> UserGrant:
 
 
 def build_grant_schema(name: str, title: str, needed: Mapping[str, str], **optional: str) -> Schema:
-    """Return the OpenAPI schema `name` of a grant type with its field descriptions."""
+    """Return the OpenAPI schema `name` of the grant type `title`.
+
+    `needed` and `optional` are descriptions of fields, by name.
+    """
     return Schema(
         type=OpenAPIType.OBJECT,
         title=name,

@@ -153,7 +153,7 @@ def _matches_client(application: StoredApplication, request: ApplicationRefreshG
 
 
 def expires_in_on_arrival(seconds_left: int) -> int:
-    """Return the minimum of `seconds_left` that remains when the response arrives."""
+    """Return `seconds_left` less one second for sending the response, at least 0."""
     return max(0, seconds_left - 1)
 
 
@@ -161,7 +161,8 @@ def expires_in_on_arrival(seconds_left: int) -> int:
 class UserTokenService:
     """Issues tokens of users.
 
-    Rejections are recorded without waiting, so responses take as long for unknown accounts.
+    Rejections are recorded without waiting, so that responses take equally long for existing and
+    unknown accounts.
     """
 
     console: ClientCredentialsGrant
@@ -180,7 +181,8 @@ class UserTokenService:
     async def issue_for_grant(self, request: UserGrant, origin: RequestOrigin) -> ConsoleTokens:
         """Return the tokens for a grant.
 
-        Raises `Unauthenticated`, and `TooManyRequests` or `Unavailable` if too many users log in.
+        Raises `Unauthenticated`, `TooManyRequests` after failed logins or if too many logins wait,
+        and `Unavailable` if a login waits too long.
         """
         tenant = await self._authenticate_client(request.client, origin)
         if isinstance(request, PasswordGrant):
@@ -205,7 +207,10 @@ class UserTokenService:
     async def _authenticate_client(
         self, client: ClientCredentialsGrant, origin: RequestOrigin
     ) -> str | None:
-        """Verify the client; return the tenant of the request or client, None without."""
+        """Verify the client; return the tenant of the request, else of the client.
+
+        Returns None if neither names a tenant. Raises `Unauthenticated`.
+        """
         served: str | None = None
         if self.own_console and client.client_id == OWN_CONSOLE_CLIENT_ID:
             return origin.tenant

@@ -23,7 +23,7 @@ TENANT_HEADER = "TENANT_ID"
 
 
 def read_tenant_header(connection: Connection) -> str | None:
-    """Return the tenant in the header; raise `InvalidInput` for an invalid name."""
+    """Return the tenant in the header `TENANT_ID`, or None; raise `InvalidInput`."""
     tenant = connection.headers.get(TENANT_HEADER)
     if tenant and not TENANT_PATTERN.fullmatch(tenant):
         raise InvalidInput(TENANT_RULE_TEXT, field=TENANT_HEADER)
@@ -31,7 +31,7 @@ def read_tenant_header(connection: Connection) -> str | None:
 
 
 def build_tenant_parameter() -> Parameter:
-    """Return the OpenAPI parameter of the header."""
+    """Return the OpenAPI parameter of the header `TENANT_ID`."""
     return Parameter(
         name=TENANT_HEADER,
         param_in="header",

@@ -3,6 +3,7 @@
 The oldest events are purged first. One process measures and purges (decision 0058). nats-server
 returns the number of messages per tenant; their mean size is estimated from samples. While the
 stream is nearly full, all tenants have equal shares, and unused parts are divided among the others.
+A tenant's limit `retainedEventBytes` always applies.
 """
 
 import asyncio
@@ -33,8 +34,8 @@ PURGE_START, PURGE_END = 0.8, 0.75
 MAX_MESSAGE_BYTES = MAX_EVENT_BYTES + 4096
 """Maximum bytes of a message with headers."""
 SAMPLE_WINDOWS, MEAN_WINDOW_MESSAGES, MAX_READ = 16, 16, 64
-"""The sample of a tenant: windows, its mean number of messages in a window, and the maximum
-read."""
+"""The sample of a tenant's messages: number of windows, mean number of messages in a window, and
+maximum number of messages that are read per window."""
 MESSAGE_OVERHEAD_BYTES = 34
 """Bytes that nats-server adds to each stored message."""
 PURGE_MESSAGES, PURGE_BYTES = 50_000, 64 * 1024**2
@@ -85,12 +86,15 @@ class EventShareEnforcer:
             self._known = contents, now + IDLE_PERIOD_SECONDS
 
     async def enforce(self) -> None:
-        """Measure tenants once, and purge those that exceed their share."""
+        """Measure tenants once, and purge the events of tenants that exceed their share."""
         names = (await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)).streams
         await self._enforce_all({name: await read_stream(self.bus, name) for name in names})
 
     async def _enforce_all(self, streams: Mapping[str, StreamReading]) -> None:
-        """Purge all streams; each partition has an equal part of a tenant's limit."""
+        """Enforce shares in all streams.
+
+        Each used partition has an equal part of a tenant's limit; `EVENTS` has the whole limit.
+        """
         partitions = await self.bus.read_partitions(BACKLOG_INTERVAL_SECONDS)
         for name, stream in streams.items():
             await self._enforce_in_stream(name, stream, 1 if name == EVENTS else partitions.used)

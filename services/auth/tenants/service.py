@@ -1,4 +1,4 @@
-"""Creates tenants with a role, menus and a console client; changes their settings."""
+"""Creates tenants with role, menus, console client; changes limits and settings."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -55,7 +55,7 @@ class LimitUsage(msgspec.Struct, omit_defaults=True):
 
 
 class EventPurge(msgspec.Struct):
-    """The latest purge of events beyond the tenant's share of `EVENTS`."""
+    """The latest purge of events beyond the tenant's share of a stream."""
 
     at: int
     """Time in ms."""
@@ -86,11 +86,14 @@ class TenantLimitsService:
     questions: UsageCollector
 
     async def get(self, request: GetLimits) -> TenantLimits:
-        """Return the limits of a tenant; the defaults if it does not exist."""
+        """Return the limits of a tenant; the defaults if the tenant does not exist."""
         return self._merge_defaults(await self.tenants.get_individual_limits(request.tenant) or {})
 
     async def set(self, request: SetLimits) -> TenantLimits:
-        """Change limits; raise `InvalidInput` with the limit, or `NotFound`."""
+        """Change individual limits; None restores the default.
+
+        Raises `InvalidInput` with the limit, or `NotFound`.
+        """
         for name, value in request.limits.items():
             _require_valid_limit(name, value)
 

@@ -54,7 +54,7 @@ class FirstKeyStore:
         await self._redis.set(_first_key_key(device.sn), sealed, ex=FIRST_KEY_LIFETIME_SECONDS)
 
     async def find(self, device: DeviceRef) -> str | None:
-        """Return the first key of a device while it is stored."""
+        """Return the first key of a device while it is stored, else None."""
         sealed = await self._redis.get(_first_key_key(device.sn))
         if sealed is None:
             return None

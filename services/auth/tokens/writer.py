@@ -1,9 +1,10 @@
 """Issues, rotates and revokes tokens in Redis.
 
-Issuing cannot race with revocation. Each subject has a **generation** in MongoDB, which every new
-secret raises. The scripts reject a generation lower than the highest one that Redis has seen, and
-delete all tokens of earlier generations when they see a higher one. A used refresh token is stored
-until it would have expired; using it again revokes its family.
+Issuing cannot race with revocation. Each subject has a **generation** in MongoDB. Each change that
+revokes all tokens of the subject raises it, for example a new secret. The scripts reject a
+generation lower than the highest one that Redis has seen, and delete all tokens of earlier
+generations when they see a higher one. A used refresh token is stored until it would have expired;
+using it again revokes its family.
 
 A writer with a grace period returns the same pair for a second use within that time, for clients
 that send a refresh twice. Redis stores that pair encrypted with a key derived from the used token,
@@ -124,7 +125,7 @@ class TokenWriter:
     ) -> TokenPair | TokenRejection:
         """Exchange `refresh_token` for the next pair of `principal.family`.
 
-        Within the grace period, return the pair of an earlier use.
+        If the token was used within the grace period, return the pair of that use again.
         """
         return await self._run_issue_script(
             self._rotate, principal, principal.family, generation, origin, used_token=refresh_token
@@ -143,7 +144,7 @@ class TokenWriter:
         return bool(await self._end_session(keys=keys, args=[family]))
 
     async def revoke_older_tokens(self, kind: PrincipalKind, subject: str, generation: int) -> None:
-        """Revoke tokens of a subject older than `generation`. Idempotent."""
+        """Revoke tokens of a subject with a generation below `generation`. Idempotent."""
         keys = _generation_and_families_keys(kind, subject)
         await self._revoke_subject(keys=keys, args=[generation, self._keep_ms])
 
@@ -177,7 +178,7 @@ class TokenWriter:
         origin: LoginOrigin | None,
         used_token: str | None = None,
     ) -> TokenPair | TokenRejection:
-        """Store a new pair with `script`; `used_token` is the refresh token it replaces."""
+        """Store a new pair with `script`; `used_token` is the replaced refresh token."""
         pair = TokenPair(secrets.token_urlsafe(32), secrets.token_urlsafe(32), time.time())
         stored = msgspec.structs.replace(principal, family=family)
         keys = [*_subject_keys(principal), token_key(pair.access), refresh_key(pair.refresh)]
@@ -225,7 +226,10 @@ def _open_pair(sealed: bytes, used_token: str) -> TokenPair:
 
 
 def _derive_seal(token: str) -> Seal:
-    """Return a cipher whose key is derived from a token. Redis stores only its hash."""
+    """Return a cipher whose key is derived from a token.
+
+    Redis stores only the hash of the token.
+    """
     key = HKDF(SHA256(), 32, salt=None, info=b"thingway reissued tokens").derive(token.encode())
     return Seal(base64.urlsafe_b64encode(key).decode().rstrip("="))
 

@@ -134,7 +134,7 @@ class AccountService:
         )
 
     async def reset_password(self, request: UserRefByEmail) -> UserPassword:
-        """Set a new random password for the operator; raise `NotFound`."""
+        """Set and return a random password of a user; raise `InvalidInput`, `NotFound`."""
         validate_email(request.email)
         password = generate_password()
         hashed = await self.hashes.hash(request.tenant, password)

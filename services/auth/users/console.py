@@ -63,7 +63,7 @@ class TenantHeaderOperation(Operation):
 async def register_user(
     request: HttpRequest, account_service: AccountServiceDependency, data: JSONBody[RegisterUser]
 ) -> None:
-    """Register a tenant's first user, its super-admin. Afterwards it returns 403."""
+    """Register a tenant's first user, its super-admin. Later calls return 403."""
     address = get_address(request)
     tenant = read_tenant_header(request) or DEFAULT_TENANT
     await account_service.register_first_user(tenant, data, address, get_request_id(request))
@@ -108,7 +108,10 @@ async def list_own_sessions(
 async def end_own_session(
     caller: RequestCaller, sessions: CallerSessionsDependency, session_id: FromPath[str]
 ) -> None:
-    """End a session with its tokens and live updates. `current` is this session."""
+    """End a session with its tokens and live updates.
+
+    The id `current` stands for the session of this request.
+    """
     await sessions.end(caller, session_id)
 
 
@@ -210,7 +213,7 @@ async def ask_user_permission(
 ) -> PermissionAnswer:
     """Get whether a user may read a resource.
 
-    A grant of its device, group or integration is sufficient, too.
+    A grant of the resource's device, group or integration is sufficient, too.
     """
     is_permitted = await directory.has_permission(get_principal(request).tenant, user_id, data)
     return PermissionAnswer(

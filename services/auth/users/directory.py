@@ -36,7 +36,7 @@ class UserDirectory:
     """Looks up the integration and group of devices and entities."""
 
     async def search(self, tenant: str, request: UserSearch) -> tuple[list[UserResponse], int]:
-        """Return one page of matching users, and the number of all."""
+        """Return one page of matching users, and the number of all matches."""
         users, total = await self.accounts.users.search(tenant, request.keyword or "", request)
         roles = await self._find_roles(tenant, users)
         return [_user_response(user, roles) for user in users], total
@@ -71,8 +71,8 @@ class UserDirectory:
     async def has_permission(self, tenant: str, user_id: int, request: CheckPermission) -> bool:
         """Return whether a user may read a resource.
 
-        A grant of its device, group or integration is sufficient, too. Raises `NotFound`, and
-        `Unavailable` if `device` does not respond.
+        A grant of the resource's device, group or integration is sufficient, too. Raises
+        `NotFound`, and `Unavailable` if `device` does not respond.
         """
         user = await self._get_user(tenant, user_id)
         kind, sent = request.resource_type, request.resource_id

@@ -46,7 +46,7 @@ _PATTERN_BY_REQUIRED_CHARACTER = {
 
 
 def validate_password(text: str, field: str = "password") -> str:
-    """Return `text`; raise `InvalidInput` for `field` with the missing characters."""
+    """Return `text`; raise `InvalidInput` for `field` with the violated rule."""
     if not text.strip():
         raise MalformedRequest("must not be blank", field=field)
     if not SHORTEST_PASSWORD <= len(text) <= LONGEST_PASSWORD:

@@ -1,6 +1,7 @@
 """Changes of users by a super-admin or by the operator.
 
-Disabling a user or changing its password revokes its tokens before the caller gets a response.
+Disabling or deleting a user, or changing the password, revokes the user's tokens before the caller
+gets a response.
 """
 
 from collections.abc import Sequence
@@ -85,7 +86,10 @@ class UserService:
         await self.changes.run(caller, replace_user_password)
 
     async def set_enabled(self, caller: Caller, user_id: int, *, enabled: bool) -> None:
-        """Enable or disable a user; raise `NotFound`, `InvalidInput` for the caller."""
+        """Enable or disable a user; raise `NotFound`.
+
+        Raises `InvalidInput` for disabling the caller or the last enabled super-admin.
+        """
         if not enabled:
             _reject_self(caller, [user_id], "disable", "enabled")
 
@@ -106,7 +110,7 @@ class UserService:
     async def delete(self, caller: Caller, ids: Sequence[int], field: str = "user_id_list") -> int:
         """Delete users, ignoring unknown ids, and return the number of deleted users.
 
-        Raises `InvalidInput` with `field` if the caller is among them.
+        Raises `InvalidInput` with `field` if `ids` include the caller or all enabled super-admins.
         """
         _reject_self(caller, ids, "delete", field)
 
@@ -129,7 +133,7 @@ class UserService:
     ) -> None:
         """Revoke all tokens of disabled or deleted users.
 
-        `mark_access_changed` updates the document of the tenant, so two such changes conflict in
+        `mark_access_changed` updates the document of the tenant, so concurrent changes conflict in
         MongoDB. Otherwise the last two super-admins could delete each other at the same time.
         """
         change.mark_access_changed()
