@@ -177,7 +177,8 @@ class IntegrationRegistry:
         """Store the announcement of the integration `integration`, to which the login belongs.
 
         Raises `Forbidden` for the manifest of another integration, and `InvalidInput` for an
-        invalid TSL, or an add or delete service that the TSL lacks.
+        invalid TSL, or if the TSL lacks the add service, the delete service or the identifier
+        input.
         """
         if manifest.id != integration:
             raise Forbidden(f"{integration} cannot announce {manifest.id}", field="id")
@@ -354,7 +355,7 @@ async def search_integrations(
     integrations: IntegrationServiceDependency,
     data: JSONBody[SearchIntegrations | None] = None,
 ) -> list[IntegrationResponse] | Page[IntegrationResponse]:
-    """List the running integrations that the caller sees, with numbers of devices, by id."""
+    """List the running integrations that the caller sees, sorted by id by default."""
     search = data or SearchIntegrations()
     return await integrations.search(principal, search)
 

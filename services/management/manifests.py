@@ -12,7 +12,7 @@ from libs.common.contracts.integrations import Manifest
 ManifestPart = dict[str, Any]
 
 ADD, DELETE = "add_device", "delete_device"
-"""The services of every integration with devices."""
+"""Ids of the two services of every integration with devices."""
 _MANIFEST_DESCRIPTIONS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
 
 

@@ -53,7 +53,7 @@ INDEXES_BY_COLLECTION = {
 
 
 async def _set_exclusion_times(database: Database) -> None:
-    """Let the exclusions from syncs expire that version 0.1 stored without a time."""
+    """Set the time of exclusions from syncs, which version 0.1 stored without a time."""
     await database["openapi_links"].update_many(
         {"link.state": "left"}, {"$set": {"leftAt": datetime.now(UTC)}}
     )
@@ -67,5 +67,5 @@ MIGRATIONS = (
     ),
     Migration(3, "times of excluded devices", _set_exclusion_times),
 )
-"""Migrations by number. Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it
-again."""
+"""Migrations by number. When `INDEXES_BY_COLLECTION` changes, increase the number of the first
+migration to run it again."""

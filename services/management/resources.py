@@ -1,8 +1,8 @@
 """Uploaded files, whose URLs are the only credential.
 
 `resources`: `{_id, tenant, name, type, size, content, usedBy: [id], createdAt, expiresAt?}`.
-`usedBy` are the dashboards and canvases that refer to it; without any, MongoDB deletes it at
-`expiresAt`.
+`usedBy` are the dashboards and canvases that refer to the file. MongoDB deletes a file without
+references at `expiresAt`.
 
 An upload URL is an encrypted ticket, so that nothing is stored before the upload. A file lives
 longer than its ticket, so a second upload with a ticket finds the file's key in use.
@@ -117,7 +117,7 @@ class StoredFile(Stored, frozen=True, kw_only=True):
 
 
 UNUSED_RETENTION = timedelta(minutes=UPLOAD_URL_MINUTES)
-"""Time for which a file is kept after its last reference was removed; it may be added again."""
+"""Time for which a file is kept after its last reference was removed, unless a new one is added."""
 _RESOURCE_URL = re.compile(re.escape(FILE_PATH_PREFIX) + "([A-Za-z0-9_-]{32})(?![A-Za-z0-9_-])")
 
 
@@ -367,7 +367,7 @@ async def announce_upload(
 
 @put("/uploads/{ticket:str}", request_max_body_size=MAX_PICTURE_BYTES, include_in_schema=False)
 async def upload_file(request: HttpRequest, resources: Resources, ticket: FromPath[str]) -> None:
-    """Store the file in the body. Its content determines the type, not its header."""
+    """Store the file in the body. The content determines the type, not the header."""
     await resources.upload(ticket, await request.body())
 
 

@@ -19,7 +19,7 @@ class System(Integration):
 
 
 class Direct(Integration):
-    """Devices with a given SN; `device` checks that the product exists and the SN is free."""
+    """Adds devices by their SN; `device` checks that the product exists and the SN is free."""
 
     manifest = load_manifest(DIRECT_INTEGRATION)
 

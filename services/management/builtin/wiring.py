@@ -50,7 +50,7 @@ def wire(
 ) -> BuiltInIntegrations:
     """Construct the integrations; they may call public addresses and `allowed_networks`.
 
-    They announce integrations to `registry`, without messages on the bus.
+    They announce themselves to `registry`, without messages on the bus.
     """
     host = partial(IntegrationHost, bus, announce=registry.announce_from_this_process)
     open_api_store = OpenApiStore(database, seal)

@@ -129,7 +129,10 @@ class CanvasService:
         return _canvas_summary(canvas)
 
     async def delete(self, user: Principal, dashboard_id: int, request: DeleteCanvases) -> None:
-        """Delete canvases of a dashboard except its main one; unknown ones are ignored."""
+        """Delete additional canvases of a dashboard, ignoring unknown ids.
+
+        Raises `InvalidInput` for the main canvas.
+        """
         await self.dashboard_service.find_visible(user, dashboard_id)
         ids = distinct_ids(request.canvas_ids)
         if dashboard_id in ids:
@@ -199,7 +202,7 @@ class CanvasService:
     ) -> tuple[Canvas, Grants]:
         """Return the canvas and the grants of the user.
 
-        Raises `NotFound`, and `Forbidden` if the user does not see the owner.
+        Raises `NotFound`, and `Forbidden` if the user lacks the function or does not see the owner.
         """
         canvas = await self._get_canvas(user.tenant, canvas_id)
         grants = await self.grants.read(user)

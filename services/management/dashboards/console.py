@@ -209,7 +209,10 @@ async def delete_canvases(
     dashboard_id: PathId,
     data: JSONBody[DeleteCanvases],
 ) -> None:
-    """Delete canvases of a dashboard except the main one; unknown ones are ignored."""
+    """Delete additional canvases of a dashboard; unknown ids are ignored.
+
+    The main canvas cannot be deleted.
+    """
     await canvases.delete(principal, dashboard_id, data)
 
 

@@ -1,4 +1,4 @@
-"""Events that delete canvases of devices and homes of users."""
+"""Deletes canvases of deleted devices and home dashboards of deleted users, on events."""
 
 from collections import defaultdict
 

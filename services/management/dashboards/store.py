@@ -44,18 +44,18 @@ class CanvasStore:
         self._resources = resources
 
     async def get(self, tenant: str, canvas_id: int) -> Canvas | None:
-        """Return a canvas of a tenant."""
+        """Return an additional canvas of a dashboard, or a canvas of a device, or None."""
         document = await self._canvases.find_one({"_id": canvas_id, "tenant": tenant})
         return read_document(document, Canvas)
 
     async def list_dashboard_canvases(self, tenant: str, dashboard_id: int) -> list[Canvas]:
-        """Return the canvases of a dashboard, the oldest first, without their content."""
+        """Return the additional canvases of a dashboard, the oldest first, without widgets."""
         query = _owner_query(tenant, "DASHBOARD", [dashboard_id])
         cursor = self._canvases.find(query, {"widgets": 0}, sort=[("_id", 1)])
         return [msgspec.convert(document, Canvas) async for document in cursor]
 
     async def find_device_canvas(self, tenant: str, device_id: int) -> Canvas | None:
-        """Return the canvas of a device, without its content."""
+        """Return the canvas of a device without widgets, or None."""
         query = _owner_query(tenant, "DEVICE", [device_id])
         document = await self._canvases.find_one(query, {"widgets": 0})
         return read_document(document, Canvas)
@@ -137,14 +137,14 @@ class DashboardStore:
             await self._mongo.transaction(insert_one)
 
     async def get(self, tenant: str, dashboard_id: int) -> Dashboard | None:
-        """Return a dashboard of a tenant."""
+        """Return a dashboard of a tenant, or None."""
         document = await self._dashboards.find_one({"_id": dashboard_id, "tenant": tenant})
         return read_document(document, Dashboard)
 
     async def update(self, tenant: str, dashboard_id: int, changes: DashboardChanges) -> bool:
         """Set the fields of `changes`; return False if the dashboard does not exist.
 
-        Raises `Conflict` if the tenant has another one with the name.
+        Raises `Conflict` if the tenant has another dashboard with the name.
         """
 
         async def set_fields(session: Session) -> bool:
@@ -165,7 +165,7 @@ class DashboardStore:
             return await self._mongo.transaction(set_fields)
 
     async def remove(self, tenant: str, ids: Sequence[int]) -> list[int]:
-        """Delete dashboards with their canvases and homes; return the existing ones of `ids`."""
+        """Delete dashboards with their canvases and homes; return those of `ids` that existed."""
 
         async def delete(session: Session) -> list[int]:
             query: Document = {"_id": {"$in": list(ids)}, "tenant": tenant}
@@ -204,7 +204,7 @@ class DashboardStore:
     # The home of a user: the dashboard that the console opens first.
 
     async def find_home(self, tenant: str, user_id: int) -> int | None:
-        """Return the home of a user, which may have been deleted."""
+        """Return the dashboard id of a user's home, or None. The dashboard may be deleted."""
         document = await self._homes.find_one({"_id": user_id, "tenant": tenant})
         return None if document is None else int(document["dashboard"])
 

@@ -73,9 +73,9 @@ class UserAccessReader:
     async def read_user_and_grants(
         self, principal: Principal, version: int
     ) -> tuple[Principal, Grants] | None:
-        """Return a user with current permissions, and the user's grants; None if deleted.
+        """Return a user with current permissions, and grants; None if deleted or disabled.
 
-        They are those of the access version `version` or a later one.
+        Permissions and grants have the access version `version` or a later one.
 
         Raises the errors of `auth`, except `Unauthenticated`.
         """
@@ -149,7 +149,7 @@ class AdmissionControl:
         return [user_limit, (user.tenant, limits[name], name)]
 
     async def measure_usage(self, request: UsageRequest) -> Usage:
-        """Return how much a user and its tenant use of each limit."""
+        """Return how much a user and its tenant use of each limit of live updates."""
         return {
             "websockets": self._open.occupied(request.tenant),
             "eachWebsockets": self._open.occupied(_user_key(request.tenant, request.subject)),

@@ -48,7 +48,7 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 MAX_SILENCE_SECONDS = 600.0
 """Maximum seconds between two packets of a client, regardless of its keep-alive."""
 KEEP_ALIVE_FACTOR = 1.5
-"""Multiple of its keep-alive after which a silent client is disconnected (MQTT 3.1.1, 3.1.2.10)."""
+"""Multiple of the keep-alive after which a silent client is disconnected (MQTT 3.1.1, 3.1.2.10)."""
 
 
 @websocket("/websocket", guards=[users])
@@ -59,7 +59,7 @@ async def serve_websocket(
     grants: NamedDependency[GrantReader],
     turns: NamedDependency[SocketTurns],
 ) -> None:
-    """Push changes until either side closes the socket; the platform gives a reason."""
+    """Push changes until either side closes the socket; the platform closes with a reason."""
     principal = get_principal(socket)
     live_socket = LiveSocket(socket, turns)
     subscriber = Subscriber(
@@ -80,7 +80,7 @@ async def serve_websocket(
 async def _process_frames(
     live_socket: LiveSocket, subscriber: Subscriber, subscriptions: Subscriptions
 ) -> None:
-    """Process the client's frames until it disconnects.
+    """Process the frames of a client until the client disconnects.
 
     An invalid frame closes the socket; frames that arrive until then are read too.
     """
@@ -111,7 +111,7 @@ async def serve_mqtt(
     admission: NamedDependency[AdmissionControl],
     turns: NamedDependency[SocketTurns],
 ) -> None:
-    """Push ids of changed entities until either side disconnects; the platform gives a reason."""
+    """Push ids of changed entities until either side disconnects."""
     if MQTT_SUBPROTOCOL not in socket.scope["subprotocols"]:
         await socket.close(code=POLICY, reason="the sub-protocol must be mqtt")
         return

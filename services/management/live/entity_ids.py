@@ -1,8 +1,9 @@
 """Ids of changed entities: events have paths, but consoles with MQTT need ids.
 
-`device` returns the number of a path. All devices of a product have the same number for a path;
-other things have their own numbers. Numbers are requested again after a minute, because a product
-may be deleted and created again.
+The id of an entity consists of the id of its thing and the number of its path, which `device`
+returns. All devices of a product have the same number for a path; other things have their own
+numbers. Numbers are requested again after a minute, because a product may be deleted and created
+again.
 """
 
 import logging
@@ -78,7 +79,10 @@ class EntityIds:
         ]
 
     def _cached_numbers(self, scope: EntityNumberScope) -> EntityNumbersByPath:
-        """Return the cached numbers of a scope; empty if expired. The caller adds missing ones."""
+        """Return the cached numbers of a scope; empty if expired.
+
+        The caller adds missing numbers.
+        """
         until, paths = self._known.get(scope) or (0.0, {})
         if until <= time.monotonic():
             paths = {}

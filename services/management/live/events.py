@@ -85,8 +85,8 @@ class LiveEventConsumer:
 async def _push_to_hub(hub: Hub, messages: list[Msg]) -> None:
     """Push changed values to sockets, and ids of changed entities to MQTT pages.
 
-    Changes that arrive faster than they are pushed are merged, so that only the latest values are
-    pushed.
+    Changes of more than `MAX_WAITING_FRAMES` messages are merged, so that only the latest values
+    are pushed.
     """
     pause = create_pause()
     changes: list[EntityChange] = []

@@ -35,7 +35,7 @@ class ChangeFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Part of the entity key or of the device's name, ignoring case."""
 
     def check_id(self) -> None:
-        """Raise `InvalidInput` unless a group or a device has an id."""
+        """Raise `InvalidInput` if `id` is invalid for GROUP or DEVICE, or present for TENANT."""
         if self.scope != "TENANT":
             parse_id(self.id, "payload.id")
         elif self.id is not None:

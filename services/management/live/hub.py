@@ -52,8 +52,8 @@ ENDED_ACCESS_REASON = "the token is no longer valid"
 MAX_REMEMBERED_EVENT_IDS_PER_TENANT = 5_000
 """Event ids per tenant that are remembered to recognize duplicates."""
 MAX_WAITING_BYTES_PER_TENANT = 16 * 1024**2
-"""Bytes that wait for all sockets of a tenant; beyond it, each keeps one frame, and the latest
-value of each key."""
+"""Bytes that wait for all sockets of a tenant. Beyond this size, each socket keeps one frame, and
+the latest value of each key."""
 
 K = TypeVar("K", bound=Hashable)
 M = TypeVar("M")
@@ -156,7 +156,7 @@ class Hub:
             subscriber.keys = audience.entities
 
     def set_filter(self, subscriber: Subscriber, change_filter: ChangeFilter | None) -> None:
-        """Replace the filter of the changes that a socket gets; None ends them."""
+        """Replace the filter of the changes that a socket gets; None ends this subscription."""
         subscribers_by_filter = self._tenants[subscriber.principal.tenant].subscribers_by_filter
         if subscriber.filter is not None:
             _discard_member(subscribers_by_filter, subscriber.filter, subscriber)
@@ -265,7 +265,7 @@ class Subscriptions:
         self.turns = turns
 
     async def set_keys(self, subscriber: Subscriber, requested: frozenset[str]) -> None:
-        """Replace the subscription of a socket; keys need not exist.
+        """Replace the keys and ids that a socket subscribes to; they need not exist.
 
         Raises `TooManyRequests`, and errors of `device` if it is needed.
         """
@@ -293,9 +293,9 @@ class Subscriptions:
         await self.update_granted_keys(subscriber)
 
     async def update_granted_keys(self, subscriber: Subscriber) -> None:
-        """Update the keys of entities that are granted directly, and not with their thing.
+        """Update the keys of entities that have a grant of their own, not only of their thing.
 
-        With a filter, they are those of all such entities, otherwise of the subscribed ones.
+        With a filter, read the keys of all these entities, else only of the subscribed ones.
         """
         granted = subscriber.grants.resources.entities
         subscriber.granted_keys = frozenset()

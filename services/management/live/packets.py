@@ -76,8 +76,8 @@ class PacketStream:
     def split(self, data: bytes) -> Iterator[Packet]:
         """Add received bytes and yield complete packets; raise `PacketError` at an invalid one.
 
-        A packet is yielded before the next one is examined. A PUBLISH and invalid packets are
-        recognized by their first byte.
+        A packet is yielded before the next one is examined. A PUBLISH and packets of unsupported
+        types are recognized by their first byte.
         """
         self._rest += data
         while self._rest:

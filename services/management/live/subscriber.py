@@ -96,7 +96,7 @@ class Subscriber(Listener):
     keys: frozenset[str] = frozenset()
     """Keys of the subscribed entities, including those subscribed by id."""
     granted_keys: frozenset[str] = frozenset()
-    """Keys of visible entities that are granted directly, and not with their thing."""
+    """Keys of entities that have a grant of their own, not only of their thing."""
     filter: ChangeFilter | None = None
     """The filter of the changes that its client subscribed to."""
     counted_keys = 0

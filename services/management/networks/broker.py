@@ -36,7 +36,7 @@ SUBACK_FAILURE = 0x80
 _CONNECT, _CONNACK, _PUBLISH, _PUBACK = 0x10, 0x20, 0x30, 0x40
 _SUBSCRIBE, _SUBACK, _UNSUBSCRIBE, _UNSUBACK = 0x82, 0x90, 0xA2, 0xB0
 _TYPE, _NEXT_TYPE = 0xF0, 0x10
-"""The type of an answer is one more than that of its packet."""
+"""The type of an answer is one more than the type of the answered packet."""
 _PINGREQ, _PINGRESP, _DISCONNECT = b"\xc0\x00", 0xD0, b"\xe0\x00"
 _ACKNOWLEDGEMENT_TYPES = (_PUBACK, _SUBACK, _UNSUBACK)
 _USER, _PASSWORD = 0x80, 0x40
@@ -51,7 +51,7 @@ _LOGIN_ERROR_TEXTS = (
 
 
 class BrokerError(Exception):
-    """The broker ends the connection, or rejects a request."""
+    """The connection ended, or the broker rejects a request."""
 
 
 class LoginRejected(BrokerError):
@@ -98,7 +98,7 @@ class BrokerConnection:
         self._failure: Exception | None = None
 
     async def log_in(self, broker: Broker, client_id: str) -> None:
-        """Send CONNECT for the session of `client_id`; raise `LoginRejected`."""
+        """Send CONNECT for the session of `client_id`; raise `LoginRejected` or `BrokerError`."""
         flags, fields = 0, [client_id]
         if broker.username:
             flags, fields = _USER, [client_id, broker.username]
@@ -128,7 +128,10 @@ class BrokerConnection:
                 raise BrokerError(f"the broker rejects the subscription of {topic}")
 
     async def receive_batches(self, maximum: int) -> AsyncIterator[list[ReceivedMessage]]:
-        """Yield up to `maximum` received messages at a time, until the connection ends."""
+        """Yield up to `maximum` received messages at a time.
+
+        When the connection has ended, raises the error that ended it.
+        """
         while True:
             while not self._waiting:
                 if self._failure is not None:

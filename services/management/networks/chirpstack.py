@@ -55,7 +55,7 @@ class DeviceRegistration:
 
 
 class ChirpStack(NetworkServer):
-    """Receives events of ChirpStack's MQTT integration, and publishes its commands."""
+    """Receives events of ChirpStack's MQTT integration, and publishes downlink commands."""
 
     manifest = load_manifest("chirpstack")
     own_settings = (APPLICATION_SETTING,)
@@ -77,7 +77,7 @@ class ChirpStack(NetworkServer):
             await self.store.save_secret(tenant, API_TOKEN, token, read_setting(values, API))
 
     async def add_device(self, request: AddDevice) -> NewDevice:
-        """Return a device by its DevEUI; register it in ChirpStack if it has a device profile."""
+        """Return a device by its DevEUI; with a device profile, register it in ChirpStack."""
         new = await super().add_device(request)
         profile, app_key = (
             read_setting(request.params, PROFILE),

@@ -119,14 +119,14 @@ _PROTOBUF_TYPES_BY_KIND = {
     "log": "LogEvent",
     "status": "StatusEvent",
 }
-"""Types in `integration.proto`."""
+"""Message types in `integration.proto`, by kind of event."""
 EVENT_KINDS = tuple(_JSON_DECODERS_BY_KIND)
 
 
 def decode_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | None:
-    """Return the report in `application/…/device/…/event/{kind}`; None if not needed.
+    """Return the report of an event (`application/…/device/…/event/{kind}`); None if not needed.
 
-    Raises `InvalidInput` if it cannot be decoded.
+    Raises `InvalidInput` if the event cannot be decoded.
     """
     parts = topic.split("/")
     kind = parts[-1]
@@ -147,7 +147,7 @@ def decode_event(tenant: str, topic: str, payload: bytes) -> InboundMessage | No
 
 
 def _decode_protobuf(kind: str, payload: bytes) -> _Event:
-    """Decode frequent uplinks directly, and other events through JSON."""
+    """Decode uplinks, which are frequent, directly, and other events through JSON."""
     # only processes that receive protobuf load its library, which needs 4 MiB
     from chirpstack_api.integration import integration_pb2 as pb  # noqa: PLC0415
     from google.protobuf.json_format import (  # noqa: PLC0415

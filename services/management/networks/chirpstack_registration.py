@@ -57,7 +57,8 @@ async def register_device(
     """Register a device with its key, or do nothing if ChirpStack already has this device.
 
     Raises `InvalidInput` for the invalid input, `Conflict` if ChirpStack has a different device
-    with this DevEUI, and `Unavailable`. After an error, the device is not registered.
+    with this DevEUI, and `Unavailable`. If ChirpStack rejects the key of a new device, the device
+    is deleted there again.
     """
     try:
         async with (

@@ -1,7 +1,7 @@
 """The integration `milesight`: devices of the network server in Milesight gateways.
 
 Topics are set in the gateway, so the fields of a message determine its type. A gateway does not
-identify downlinks: a state applies to the oldest pending one.
+identify downlinks: a state applies to the oldest pending downlink of the device.
 """
 
 from typing import Any

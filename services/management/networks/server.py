@@ -40,7 +40,7 @@ MAX_CONCURRENT_CHECKS = 16
 
 
 class NetworkServer(Dialect):
-    """Base of network servers, whose subclasses define their messages.
+    """Base of integrations with network servers; subclasses define the messages.
 
     `run` connects tenants; operations such as `downlink` use these connections.
     """
@@ -67,7 +67,10 @@ class NetworkServer(Dialect):
     def decode_hook(
         self, tenant: str, body: bytes, values: dict[str, Any]
     ) -> InboundMessage | None:
-        """Return the message in a webhook body (see `decode_message`); raise `InvalidInput`."""
+        """Return the message in a webhook body (see `decode_message`); raise `InvalidInput`.
+
+        This base raises `NotFound`, for network servers without webhooks.
+        """
         raise NotFound("the integration has no webhook")
 
     async def receive_hook(self, call: RawRequest) -> Acknowledged:
@@ -95,7 +98,7 @@ class NetworkServer(Dialect):
         )
 
     async def delete_device(self, device: DeviceRef) -> None:
-        """Delete the route of a device, which remains at the server."""
+        """Delete the route of a device; the device remains at the network server."""
         await self.store.delete_route(device.tenant, device.identifier)
 
     async def updated(self, change: PropertiesUpdated) -> None:

@@ -56,7 +56,10 @@ class Broker:
     private_key: str = field(default="", repr=False)
 
     def build_tls_context(self) -> ssl.SSLContext | None:
-        """Return the TLS context; raise `InvalidInput` for an invalid property."""
+        """Return the TLS context, or None without TLS.
+
+        Raises `InvalidInput` for an invalid property.
+        """
         if not self.tls:
             return None
         context = _build_trusting_context(self.ca)
@@ -139,7 +142,7 @@ def _name_setting_in_errors(name: str, text: str) -> Iterator[None]:
 
 
 def build_secret_binding(values: dict[str, Any]) -> str:
-    """Return the text of user name and broker for which secrets were entered."""
+    """Return user name and broker as one text, which is stored with secrets entered for them."""
     return f"{read_setting(values, USERNAME)} {read_setting(values, BROKER)}"
 
 
@@ -151,7 +154,7 @@ def read_setting(values: dict[str, Any], name: str) -> str:
 async def read_broker(
     store: NetworkStore, tenant: str, values: dict[str, Any], allowed_networks: tuple[str, ...]
 ) -> Broker | None:
-    """Return the broker of a tenant; None without one.
+    """Return the broker of a tenant; None if no broker is set.
 
     Raises `InvalidInput` for a missing or invalid property.
     """

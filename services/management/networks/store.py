@@ -39,7 +39,7 @@ MAX_CACHED_ROUTES = 100_000
 async def find_hook_tenant_and_integration(
     database: Database, token: str
 ) -> tuple[str, str] | None:
-    """Return tenant and integration of the webhook with `token`."""
+    """Return tenant and integration of the webhook with `token`, or None."""
     query = {"hook": digest_token(token)}
     document = await database["network_servers"].find_one(query, {"_id": 1})
     return None if document is None else (document["_id"]["tenant"], document["_id"]["integration"])
@@ -94,14 +94,17 @@ class NetworkStore:
         return list(require_document(document)["topics"])
 
     async def save_secret(self, tenant: str, name: str, secret: str, bound_to: str) -> None:
-        """Store a secret, with the user and broker for which it was entered (`bound_to`)."""
+        """Store a secret, with the destination for which it was entered.
+
+        `bound_to` is this destination, for example user and broker, or the URL of an API.
+        """
         stored_secret = {"sealed": self._seal.seal(secret, tenant), "for": bound_to}
         await self._servers.update_one(
             self._id_with_integration(tenant), {"$set": {f"secrets.{name}": stored_secret}}
         )
 
     async def find_secret(self, tenant: str, name: str, bound_to: str) -> str | None:
-        """Return the secret that was entered for user and broker `bound_to`, else None."""
+        """Return the secret that was entered for the destination `bound_to`, else None."""
         document = await self._servers.find_one(
             self._id_with_integration(tenant), {f"secrets.{name}": 1}
         )
@@ -146,7 +149,7 @@ class NetworkStore:
         return self._known.get((tenant, identifier)) != route
 
     async def find_route(self, tenant: str, identifier: str) -> DownlinkRoute | None:
-        """Return the last known destination of a device's downlinks."""
+        """Return the last known destination of a device's downlinks, or None."""
         document = await self._routes.find_one(
             self._id_with_integration(tenant, identifier=identifier)
         )
@@ -162,7 +165,7 @@ class NetworkStore:
         return str(uuid5(NAMESPACE_URL, f"thingway:{self._integration}/{tenant}/{downlink}"))
 
     async def register_downlink(self, tenant: str, identifier: str, downlink: str) -> bool:
-        """Store a downlink before it is queued at the server; return False if it already is."""
+        """Store a downlink before it is queued at the server; return False if it is queued."""
         fields = {"identifier": identifier, "downlink": downlink, "at": datetime.now(UTC)}
         key = self._downlink_key(tenant, self.derive_reference(tenant, downlink))
         await self._downlinks.update_one(key, {"$setOnInsert": fields}, upsert=True)

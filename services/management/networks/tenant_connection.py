@@ -213,7 +213,7 @@ class UplinkForwarder:
             self._state.record_rejected(report.identifier, error.text)
 
     async def _forward_downlink_state(self, report: SendDownlinkState) -> None:
-        """Send the state of one of our downlinks; those of other clients are ignored."""
+        """Send the state of one of our downlinks; ignore downlinks of other clients."""
         if report.downlink:
             downlink = await self._store.find_downlink_id(self._tenant, report.downlink)
         else:
@@ -266,7 +266,11 @@ class TenantConnection:
             raise Unavailable(text) from error
 
     async def forward_hook_message(self, message: InboundMessage | None) -> None:
-        """Forward a message of a webhook; raise an error if it was not accepted."""
+        """Forward a message of a webhook; raise an error while the platform is unavailable.
+
+        Raises `TooManyRequests` beyond `MAX_CONCURRENT_HOOKS`. Rejections by `device` raise no
+        error, but appear in the tenant's state.
+        """
         if self._hooks >= MAX_CONCURRENT_HOOKS:
             raise TooManyRequests("this webhook has too many concurrent requests", retry_after=1.0)
         self._hooks += 1

@@ -226,7 +226,7 @@ class _MappedBody:
         self.unreadable.append(f"{pointer} {reason}")
 
     def get_required(self, key: str) -> Any:
-        """Return a value; raise `InvalidInput` without one."""
+        """Return a value; raise `InvalidInput` if the body lacks it."""
         pointer, value = self._find_value(key)
         if value is None:
             raise InvalidInput("is missing", field=pointer)
@@ -262,7 +262,7 @@ class _MappedBody:
         return int(number)
 
     def get_port(self) -> int | None:
-        """Return the port; None without one, or for a port of the network.
+        """Return the port; None if the body has none, or for a port of the network.
 
         An invalid port counts as the first port.
         """

@@ -35,7 +35,7 @@ class RemoteAccounts:
         self._remotes: dict[str, RemotePlatform] = {}
 
     async def handle_changed_settings(self, tenant: str, properties: dict[str, Any]) -> None:
-        """Store a new secret, and check a new address; raise `InvalidInput` for it."""
+        """Check a new base URL, and store a new secret; raise `InvalidInput` for the URL."""
         if url := properties.get("base_url"):
             validate_url(url, "base_url", self._allowed_networks)
         secret = properties.get(SECRET_PROPERTY)

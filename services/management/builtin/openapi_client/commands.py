@@ -23,7 +23,8 @@ from services.management.builtin.openapi_client.store import ForwardedCommand, O
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, PAUSE_GROWTH = 0.2, 10.0, 1.5
-"""Seconds between two checks of a task, or two attempts."""
+"""First and longest pause in seconds between two checks of a task, or two attempts, and the factor
+by which the pause grows."""
 MAX_CONCURRENT_CALLS = 64
 """Concurrent calls of other platforms for commands, of all tenants."""
 COMMAND_STATUS_BY_TASK_STATUS = {"SUCCESS": "SUCCESS", "FAILED": "FAILED", "TIMEOUT": "FAILED"}
@@ -43,7 +44,7 @@ class CommandForwarder:
         self._beside = NamedTasks()
 
     async def accept(self, request: DeviceCommand) -> None:
-        """Accept a command; duplicates are ignored.
+        """Accept a command; for a duplicate, continue the stored command or report its result.
 
         Raises `NotFound` if the device is unknown at the other platform.
         """

@@ -180,7 +180,7 @@ class OpenApiClient(Integration):
 
 
 def seconds_until_sync(values: Mapping[str, Any], last: datetime | None) -> float | None:
-    """Return the seconds until the next scheduled sync, 0 if it is due; None without one."""
+    """Return the seconds until the next scheduled sync, 0 if it is due; None if unscheduled."""
     scheduled = values.get("scheduled") or {}
     period = scheduled.get("period")
     if not scheduled.get("enabled") or not isinstance(period, int):

@@ -26,7 +26,8 @@ MAX_ERROR_CHARACTERS = 500
 """Maximum characters of an error message that is passed on."""
 MAX_ATTEMPTS_WHILE_BUSY = 5
 USUAL_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
-"""Seconds between two attempts while the other platform is busy."""
+"""Usual and longest pause in seconds between two attempts while the other platform is busy. A
+header `Retry-After` replaces the usual pause."""
 OK, BAD_REQUEST, UNAUTHORIZED, NOT_FOUND, MIN_SERVER_ERROR_STATUS = 200, 400, 401, 404, 500
 BUSY_STATUSES = (429, 503)
 _TASK_PATH = re.compile(r"/tasks/([0-9]{1,19})\Z")
@@ -122,7 +123,10 @@ class _HttpResponse:
 
 
 class RemotePlatform:
-    """Client for one account. Calls raise `RequestRejected`, `Unavailable` or `UpstreamFailed`."""
+    """Client for one account.
+
+    Calls raise `RequestRejected`, `NotFound`, `Unavailable` or `UpstreamFailed`.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, account: RemoteAccount) -> None:
         self.account = account
@@ -147,7 +151,7 @@ class RemotePlatform:
             number += 1
 
     async def find_device(self, device: str) -> RemoteDevice | None:
-        """Return the device with this SN, else with this id."""
+        """Return the device with this SN, else with this id, else None."""
         query = {"sn": device, "pageSize": 1, "pageNumber": 1}
         page = await self._call_for_data("POST", "/devices/search", DevicePage, query)
         for remote_device in page.content:
@@ -230,7 +234,7 @@ class RemotePlatform:
     async def _call(
         self, method: str, path: str, body: Any = None, query: dict[str, str] | None = None
     ) -> _HttpResponse:
-        """Call with a token; retry once with a new token if it is rejected."""
+        """Call with a token; if the token is rejected, retry once with a new one."""
         token: str | None = None
         for _ in range(2):
             token = await self._get_token(token)

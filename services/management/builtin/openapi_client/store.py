@@ -2,9 +2,10 @@
 
 - `openapi_accounts`: `{_id: tenant, secret, url, clientId, lastSync}`; the secret is sent only to
 the URL for which it was entered.
-- `openapi_links`: `{_id: {tenant, identifier}, url, remoteId, state, name, model, at, seen}`: a
-device on both platforms, and the position in its history; `leftAt` of an excluded device.
-- `openapi_commands`: `{_id: command id, tenant, identifier, command, task, reply, keepUntil}`.
+- `openapi_links`: `{_id: {tenant, identifier}, link, leftAt?}`: `link` is a `DeviceLink`. `leftAt`
+is the time at which a device was excluded from syncs.
+- `openapi_commands`: `{_id: command id, carried, keepUntil, told?}`: `carried` is a
+`ForwardedCommand` as JSON text. `told` is true for a finished command.
 """
 
 import logging
@@ -22,11 +23,11 @@ log = logging.getLogger(__name__)
 LinkState = Literal["asked", "here", "left"]
 
 FINISHED_COMMAND_RETENTION = timedelta(hours=1)
-"""Time for which a finished command is kept, to recognize duplicates."""
+"""Time for which a command is kept after it expired, to recognize duplicates."""
 
 
 class AccountSecret(msgspec.Struct, frozen=True):
-    """A secret, with URL and client for which it was entered; None if unknown."""
+    """A secret, with URL and client id for which it was entered, each None if unknown."""
 
     secret: str
     url: str | None
@@ -65,13 +66,13 @@ class ForwardedCommand(msgspec.Struct, kw_only=True):
     remote_id: str
     command: dict[str, Any]
     task: str | None = None
-    """Id of its task on the other platform, if it has one."""
+    """Id of the command's task on the other platform; None without a task."""
     reply: dict[str, Any] | None = None
-    """Its result for `device`, once it is known."""
+    """The reply for `device`; None until the result is known."""
 
 
 class OpenApiStore:
-    """The three collections; secrets are encrypted per tenant."""
+    """The collections of `openapi-client`; secrets are encrypted per tenant."""
 
     def __init__(self, database: Database, seal: Seal) -> None:
         self._seal = seal
@@ -112,7 +113,7 @@ class OpenApiStore:
         return {entry["_id"]: entry.get("lastSync") async for entry in cursor}
 
     async def find_link(self, tenant: str, identifier: str) -> DeviceLink | None:
-        """Return the link of a device."""
+        """Return the link of a device, or None."""
         document = await self._links.find_one({"_id": _link_id(tenant, identifier)})
         return None if document is None else msgspec.convert(document["link"], DeviceLink)
 

@@ -120,9 +120,9 @@ class Sync:
         self._pages = FairScheduler("openapi-client pages", MAX_CONCURRENT_PAGES)
 
     async def sync_tenant(self, tenant: str, remote: RemotePlatform) -> SyncResult:
-        """Import all devices and reports; count those that are rejected.
+        """Import all devices and reports; count devices and reports that are rejected.
 
-        Raises errors that end the sync.
+        Raises errors that end the sync, for example `Unavailable`.
         """
         tally = SyncResult()
         async for device in remote.iterate_devices():
