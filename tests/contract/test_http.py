@@ -1,6 +1,7 @@
 """What holds for every operation: methods, parameters, pages, slashes, documents."""
 
 import gzip
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,6 +16,13 @@ from tests.e2e.platform import Platform
 pytestmark = pytest.mark.xdist_group("contract")
 
 HISTORY = "/devices/{id}/properties/history"
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[httpx.Client]:
+    """One client for all requests, without certificates: to load them takes longer."""
+    with httpx.Client(verify=False, limits=httpx.Limits(max_keepalive_connections=0)) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -54,13 +62,13 @@ async def test_unknown_parameter(api: Api, thing: Thing, method: str, path: str,
     assert (await api.ask("GET", f"/devices/{thing.id}")).status_code == 200
 
 
-def test_unknown_parameter_of_a_device(platform: Platform, thing: Thing) -> None:
+def test_unknown_parameter_of_a_device(platform: Platform, thing: Thing, web: httpx.Client) -> None:
     """The same holds for what devices call."""
     url = f"{platform.base_url}/ingest/v1/{thing.sn}"
     body: Any = {"properties": {"temperature": 1}}
-    answer = httpx.post(f"{url}/report?waits=stored", json=body, auth=(thing.sn, thing.key))
+    answer = web.post(f"{url}/report?waits=stored", json=body, auth=(thing.sn, thing.key))
     refused(answer, 400, "waits")
-    refused(httpx.get(f"{url}/commands?Wait=1", auth=(thing.sn, thing.key)), 400, "Wait")
+    refused(web.get(f"{url}/commands?Wait=1", auth=(thing.sn, thing.key)), 400, "Wait")
 
 
 async def test_unknown_parameter_of_the_console(admin: Console, hall: Hall) -> None:
@@ -150,25 +158,25 @@ async def test_page_sizes_of_a_query(admin: Console) -> None:
 
 
 @pytest.mark.parametrize("path", ["/oauth/token", "/oauth2/token", "/user/status", "/user"])
-def test_a_trailing_slash_changes_nothing(platform: Platform, path: str) -> None:
+def test_a_trailing_slash_changes_nothing(platform: Platform, web: httpx.Client, path: str) -> None:
     """This holds with valid, invalid and without credentials."""
     plain, slashed = (
-        httpx.request("GET" if "user" in path else "POST", f"{platform.base_url}{one}")
+        web.request("GET" if "user" in path else "POST", f"{platform.base_url}{one}")
         for one in (path, path + "/")
     )
     assert slashed.status_code == plain.status_code
     assert slashed.status_code != 404
 
 
-def test_pictures_are_open(platform: Platform) -> None:
+def test_pictures_are_open(platform: Platform, web: httpx.Client) -> None:
     """One that is not there is a 404: at a 401 consoles log out. Those that are travel once."""
     for prefix in ("", "/api/v1"):
         url = f"{platform.base_url}{prefix}/public"
         for name in ("nope.svg", "a/b.svg", ""):
-            assert httpx.get(f"{url}/{name}").status_code == 404, name
-        there = httpx.get(f"{url}/system.svg")
+            assert web.get(f"{url}/{name}").status_code == 404, name
+        there = web.get(f"{url}/system.svg")
         assert (there.status_code, there.headers["content-type"]) == (200, "image/svg+xml")
-        again = httpx.get(f"{url}/system.svg", headers={"If-None-Match": there.headers["etag"]})
+        again = web.get(f"{url}/system.svg", headers={"If-None-Match": there.headers["etag"]})
         assert (again.status_code, again.content) == (304, b"")
 
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from bson.raw_bson import DEFAULT_RAW_BSON_OPTIONS
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 
@@ -124,9 +123,8 @@ async def _stored(platform: Platform, before: dict[str, int]) -> AsyncIterator[s
         for database in DATABASES:
             for name in await client[database].list_collection_names():
                 if not name.startswith("system."):
-                    documents = client[database].get_collection(name, DEFAULT_RAW_BSON_OPTIONS)
-                    async for document in documents.find():
-                        if _is_secret(document.raw):
+                    async for batch in client[database][name].find_raw_batches():
+                        if _is_secret(batch):
                             yield f"{database}.{name}"
     async with platform.admin() as bus:
         for name, first, last in await _streams(platform):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -231,31 +232,33 @@ def test_the_launcher_imports_only_the_settings_of_services() -> None:
     assert not {"litestar", "uvicorn", "aiomqtt", "libs.common.process"} & set(found)
 
 
-def test_services_import_rare_libraries_when_they_need_them() -> None:
-    """Libraries of single features need 17 MiB, which no service at rest keeps."""
+@pytest.fixture(scope="module")
+def imported() -> dict[str, Any]:
+    """Return what a process has after it imported all services and warmed their libraries."""
     program = (
-        "import importlib, sys\n"
+        "import json, sys, threading\n"
+        "from deploy.local.fork_server import _import_program, _warm_libraries\n"
         "from deploy.platform.services import SERVICES\n"
-        "from deploy.local.fork_server import _import_program\n"
+        "from libs.common.store.mongo import Mongo\n"
         "for service in SERVICES:\n"
         "    _import_program(service.module)\n"
-        "print(*sys.modules)\n"
+        "modules = list(sys.modules)\n"
+        "created, create = [], Mongo.__init__\n"
+        "Mongo.__init__ = lambda self, *given: created.append(given) or create(self, *given)\n"
+        "_warm_libraries()\n"
+        "print(json.dumps({'modules': modules, 'clients': len(created), "
+        "'threads': threading.active_count()}))\n"
     )
-    found = set(subprocess.check_output([sys.executable, "-c", program], text=True).split())
+    return json.loads(subprocess.check_output([sys.executable, "-c", program], text=True))
+
+
+def test_services_import_rare_libraries_when_they_need_them(imported: dict[str, Any]) -> None:
+    """Libraries of single features need 17 MiB, which no service at rest keeps."""
+    found = set(imported["modules"])
     assert {"services.workflow.app", "services.management.app"} <= found
     assert not {"grpc", "google.protobuf", "xlsxwriter", "pydantic_monty", "quickjs"} & found
 
 
-def test_the_server_creates_clients_of_mongodb_before_it_forks() -> None:
+def test_the_server_creates_clients_of_mongodb_before_it_forks(imported: dict[str, Any]) -> None:
     """Services share the memory of their first use; the clients start no thread."""
-    program = (
-        "import threading\n"
-        "from deploy.local.fork_server import _warm_libraries\n"
-        "from libs.common.store.mongo import Mongo\n"
-        "created, create = [], Mongo.__init__\n"
-        "Mongo.__init__ = lambda self, *given: created.append(given) or create(self, *given)\n"
-        "_warm_libraries()\n"
-        "print(len(created), threading.active_count())\n"
-    )
-    found = subprocess.check_output([sys.executable, "-c", program], text=True)
-    assert found.split() == ["1", "1"]
+    assert (imported["clients"], imported["threads"]) == (1, 1)

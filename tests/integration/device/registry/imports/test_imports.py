@@ -448,7 +448,7 @@ async def test_tenants_take_turns(world: World, lamps: Lamps, monkeypatch: pytes
     monkeypatch.setattr(worker, "TURN_SECONDS", 0.05)
     lamps.answers.clear()
     heads = ["Name", "add_lamp.serial"]
-    content = sheet(*([f"l{at}", f"I19-{at}"] for at in range(300)), heads=heads)
+    content = sheet(*([f"l{at}", f"I19-{at}"] for at in range(150)), heads=heads)
     long = await world.admin().done("POST", f"{BATCH}/import", **form(content, "lamps"))
     await lamps.reached.wait()
     other = world.admin("other")
@@ -463,7 +463,7 @@ async def test_tenants_take_turns(world: World, lamps: Lamps, monkeypatch: pytes
     async with asyncio.timeout(60):
         while (known := await world.admin().done("GET", path))["state"] == "RUNNING":
             await asyncio.sleep(0.05)
-    assert counts(known) == ("DONE", 300, 0, 0)
+    assert counts(known) == ("DONE", 150, 0, 0)
 
 
 async def test_an_import_waits_for_an_integration_that_is_away(
