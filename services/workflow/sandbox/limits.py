@@ -57,9 +57,10 @@ class _SizeBudget:
 
 
 def to_json_value(value: Any, size: int) -> Any:
-    """Return a result as JSON values; raise `CodeFailed` above about `size` bytes.
+    """Return a result as JSON values.
 
-    The conversion stops there, because a small object may contain another one many times.
+    Raises `CodeFailed` for types that JSON does not have, and above about `size` bytes. The
+    conversion stops at this size, because a small object may contain another one many times.
     """
     return _convert(value, _SizeBudget(size), 0)
 

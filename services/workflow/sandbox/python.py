@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DEFINES_MAIN = re.compile(r"^def\s+main\s*\(\s*\)", re.MULTILINE)
 _OS_POLICY: "monty.OSPolicy" = {"sleep": "zero"}
 KILL_GRACE_SECONDS = 0.25
-"""Seconds after the time limit of a run when its worker is killed."""
+"""Seconds between the time limit of a run and the end of its worker, which is then killed."""
 MAX_WORKER_WAIT_SECONDS = 30.0
 """Seconds that a thread waits for a worker. The pool has as many workers as threads."""
 

@@ -21,7 +21,7 @@ UNSUPPORTED_LANGUAGES = ("groovy", "mvel")
 _COMPILE_EXPRESSION = "new Function(...names, code)"
 """Compiles code to a function without calling it."""
 _STOP_STATEMENT = "raise KeyError()"
-"""First line that stops Python, which compiles all code before running it."""
+"""Line before the code to check: Python compiles all lines, then stops at this one."""
 _SYNTAX_ERRORS = ("SyntaxError", "NotImplementedError")
 """Start of compile errors; the second one is for unsupported syntax."""
 _LINE_PATTERN = re.compile(r"\(line ([0-9]+)\)$")
@@ -30,7 +30,10 @@ MAX_WAITING_RUNS = 512
 
 
 _RunCode = Callable[[str, Mapping[str, Any], float], Awaitable[Any]]
-"""Returns the value of code with arguments and a time limit; raises `CodeFailed`."""
+"""Runs code with arguments and a time limit in seconds; returns its value.
+
+Raises `CodeFailed`.
+"""
 
 
 class Sandbox:
@@ -71,8 +74,8 @@ class Sandbox:
     ) -> Any:
         """Return the value of `code` with variables; raise `NodeFailed`.
 
-        It waits for a free process. Then the code may take `seconds`, up to the limit of the
-        sandbox.
+        The call first waits for a free process. Then the code may run for `seconds`, at most for
+        `CodeLimits.seconds`.
         """
         if language != CEL and language not in LANGUAGES_BY_NAME:
             raise NodeFailed(describe_unsupported_language(language))

@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 _WORKER_MODULE = "services.workflow.sandbox.worker"
 WORKER_GRACE_SECONDS = 2.0
-"""Seconds after the time limit of a run when its worker is considered lost, because the kernel
-should have ended the run."""
+"""Seconds after the limit of elapsed time of a run when its worker is considered lost. The worker
+should have ended the run at that limit."""
 START_SECONDS = 30.0
 """Additional seconds for a run whose worker has yet to start."""
 
@@ -31,7 +31,7 @@ START_SECONDS = 30.0
 class WorkerProcesses:
     """Up to `count` workers for JavaScript and CEL, which start when runs need them.
 
-    `Sandbox` limits concurrent runs. Its methods raise `CodeFailed`.
+    `Sandbox` limits concurrent runs. The methods that run code raise `CodeFailed`.
     """
 
     def __init__(self, count: int, limits: CodeLimits) -> None:
@@ -77,7 +77,10 @@ class WorkerProcesses:
         return answer[1:]
 
     async def request(self, request: bytes, seconds: float) -> bytes:
-        """Return the response of a worker; raise `CodeFailed` without one."""
+        """Send a request to a worker and return the response.
+
+        Raises `CodeFailed` if the worker does not respond in time, and replaces the worker.
+        """
         process = self._idle.pop()
         spare: Process | None = None
         limit = seconds + ELAPSED_GRACE_SECONDS + WORKER_GRACE_SECONDS

@@ -36,7 +36,7 @@ _READ_BYTES = 65_536
 
 
 class Interpreter:
-    """A prepared interpreter: created before the fork, used once after it."""
+    """A JavaScript interpreter: prepared before the fork, used once after the fork."""
 
     def __init__(self, memory_bytes: int, output_bytes: int) -> None:
         self._context = quickjs.Context()
@@ -57,8 +57,8 @@ class Interpreter:
     def evaluate(self, request: bytes, seconds: float) -> bytes:
         """Return `R` and the result as JSON, or `E` and the reason.
 
-        This time limit is for the processor. The caller also limits the elapsed time, which ends
-        functions that QuickJS cannot interrupt.
+        `seconds` limits the processor time of the code, and the time in which its promises resolve.
+        The caller also limits the elapsed time, which ends functions that QuickJS cannot interrupt.
         """
         until = time.monotonic() + seconds
         self._context.set_time_limit(seconds)
@@ -169,7 +169,7 @@ def _request_child(child: RunProcess, request: bytes, output_bytes: int) -> byte
 def _read_answer(child: RunProcess, until: float, max_bytes: int) -> bytes | None:
     """Read the frame of a child, which user code may have written.
 
-    Returns None if the child ended first.
+    Returns None if the child ended first, and a failure if the frame is late or too large.
     """
     content = b""
     while len(content) < FRAME_HEADER.size or len(content) < _frame_size(content):
