@@ -22,7 +22,7 @@ _MACRO_CALL = re.compile(r"\.\s*(all|exists|exists_one|map|filter)\s*\(")
 MAX_CHEAP_INPUT_BYTES = 16 * 1024
 """Maximum bytes of the values of a cheap expression as JSON."""
 MAX_SUMS = 10
-"""Maximum sums, because sums of texts or lists grow: `body + body + …`."""
+"""Maximum `+` of a cheap expression, because sums of texts or lists grow: `body + body + …`."""
 _FUNCTION_CALL = re.compile(r"(\w+)\s*\(")
 _CHEAP_FUNCTIONS = frozenset(
     {"size", "contains", "startsWith", "endsWith", "has", "int", "uint", "double", "string", "in"}
@@ -32,7 +32,7 @@ _OUTPUT_REFERENCE = re.compile(r"\bproperties\s*(?:\.\s*\w+\b(?!\s*\()|\[\s*[\"'
 
 
 class CelFailed(Exception):
-    """An expression has a syntax error or no value."""
+    """An expression is invalid or too long, or has no value."""
 
 
 @lru_cache(maxsize=5_000)

@@ -22,7 +22,8 @@ def compare(operator: str, left: Any, right: Any) -> bool:
 def _equal(left: Any, right: Any) -> bool:
     """Return whether values are equal.
 
-    Values of one type are compared as such, number and text as numbers, others as texts.
+    None equals only None. Two values of one type are compared as they are, a number and a text as
+    numbers, and all other pairs as texts.
     """
     if left is None or right is None:
         return left is right

@@ -24,7 +24,7 @@ _STEP_PATTERN = re.compile(
     re.VERBOSE,
 )
 MAX_PATH_STEPS = 32
-"""Maximum keys in the path of a reference."""
+"""Maximum steps of a reference: the node id and the keys and indices in its output."""
 MAX_PARAMETER_DEPTH = 32
 """Maximum nesting depth of a parameter."""
 
@@ -118,7 +118,10 @@ def _parse_step(match: re.Match[str]) -> str | int:
 
 
 def resolve_references(value: Any, properties: Mapping[str, Any]) -> Any:
-    """Return `value` with all references replaced, in lists and in values of maps."""
+    """Return `value` with all references replaced, also in lists and map values.
+
+    Raises `ReferenceMissing` and `ReferenceInvalid`.
+    """
     if isinstance(value, str):
         return _resolve_references_in_text(value, properties) if "#{" in value else value
     if isinstance(value, dict):
