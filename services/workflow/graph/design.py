@@ -86,7 +86,7 @@ class DesignNode(msgspec.Struct, rename="camel"):
     component_name: str = ""
     data: NodeData = msgspec.field(default_factory=NodeData)
     type: Any = None
-    """Editors send only this field for node types that they do not know."""
+    """Node type in editors. For types that an editor does not know, `component_name` is missing."""
 
     def __post_init__(self) -> None:
         """Derive a missing `component_name` from `type`."""
@@ -155,9 +155,10 @@ def _decode_limited(text: str, decode: Callable[[str], T], field: str) -> T:
 
 
 def prepare_to_store(text: str | None) -> str:
-    """Return `design_data` in the form to store, also of a draft.
+    """Return `design_data` to store, `{}` if it is empty.
 
-    Raises `TooLarge`, or `InvalidInput` for a text that editors cannot open.
+    It may be a draft that cannot run. Raises `TooLarge`, or `InvalidInput` for a text that editors
+    cannot open.
     """
     if not text:
         return "{}"

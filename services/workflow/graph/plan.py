@@ -28,7 +28,7 @@ from services.workflow.nodes.parameters import Parameters, convert_parameters
 MAX_NODE_NAME_CHARACTERS = 50
 """Maximum characters of a node's name, as in editors."""
 _match_node_id = re.compile(r"(?!_)[A-Za-z0-9_]{1,64}").fullmatch
-"""Ids of nodes that editors generate and references support."""
+"""Matches node ids that references support; editors generate such ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,11 @@ class Plan:
 
 
 def compile_design(text: str, registry: NodeRegistry) -> Plan:
-    """Return the plan of `design_data`; raise `DesignInvalid` with all reasons."""
+    """Return the plan of `design_data`; raise `DesignInvalid` with the reasons.
+
+    The structure, the parameters and the branches are checked one after another. The reasons are
+    those of the first check that fails.
+    """
     design = decode_design(text)
     DesignInvalid.raise_if_any(find_structure_faults(design, registry))
     reasons: list[DesignFaultReason] = []
@@ -120,9 +124,9 @@ def get_display_name(node: DesignNode) -> str:
 def read_parameters(
     node: DesignNode, registry: NodeRegistry, node_ids: Collection[str]
 ) -> tuple[Parameters | None, list[DesignFaultReason]]:
-    """Return the parameters as their struct, or all reasons why they are invalid.
+    """Return the parameters as their struct, or None and why they are invalid.
 
-    `node_ids` are the node ids that references may have.
+    `node_ids` are the ids of nodes that references may name.
     """
     kind = registry.find(node.component_name)
     if kind is None:
@@ -180,7 +184,10 @@ def _missing_node_reason(node: DesignNode, field: str, reference: Reference) -> 
 
 
 def find_structure_faults(design: Design, registry: NodeRegistry) -> list[DesignFaultReason]:
-    """Return all reasons why the graph cannot run, ignoring parameters."""
+    """Return reasons why the graph cannot run, ignoring parameters.
+
+    Entries and cycles are checked only if all ids, node types and edges are valid.
+    """
     if not design.nodes:
         return [DesignFaultReason(None, "nodes", "must not be empty; add an entry node")]
     reasons = [
@@ -249,7 +256,7 @@ def _find_entry_faults(design: Design, registry: NodeRegistry) -> Iterator[Desig
 
 
 def _find_cycle_faults(design: Design) -> Iterator[DesignFaultReason]:
-    """Yield the nodes on cycles, and those that follow them."""
+    """Yield a reason for each node on a cycle, and for each node behind a cycle."""
     sorter = TopologicalSorter[str]()
     for edge in design.edges:
         sorter.add(edge.target, edge.source)
