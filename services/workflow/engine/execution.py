@@ -138,7 +138,7 @@ class _NodeResult(msgspec.Struct, frozen=True):
 
 @dataclass(kw_only=True, eq=False)
 class Execution:
-    """Executes a plan for a run, and stores traces, status and output in it."""
+    """Executes a plan for a run, and stores traces, status and output in the run."""
 
     plan: Plan
     run: Run
@@ -273,7 +273,7 @@ class Execution:
         return "another service did not respond to the node in time"
 
     def _set_run_output(self, node: PlanNode, output: Any) -> None:
-        """Set the output of the run; that of a response node stays if other nodes follow."""
+        """Set the output of the run; after a response node, only another one changes it."""
         answers = cast("Step[Any]", node.type).answers
         if answers or not self._answered:
             self.run.output = output

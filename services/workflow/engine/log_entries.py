@@ -61,7 +61,10 @@ class CircuitBreaker:
         self._failures: LruCache[tuple[int, int], int] = LruCache(MAX_COUNTED_FLOWS)
 
     async def count_result(self, run: Run) -> None:
-        """Count a failure, or reset the count after a success."""
+        """Count a failure, or reset the count after a success.
+
+        At the maximum, the flow is disabled.
+        """
         key = (run.flow_id, run.version)
         if run.status == "SUCCESS":
             self._failures.pop(key)

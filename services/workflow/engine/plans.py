@@ -12,7 +12,8 @@ from services.workflow.nodes.base import NodeRegistry
 from services.workflow.vault import Vault
 
 MAX_CACHED_PLANS = 2_000
-"""Maximum cached plans. Beyond it, the largest tenant loses its oldest plans."""
+"""Maximum cached plans. Beyond it, the tenant whose designs have the most characters loses the plan
+that was used longest ago."""
 MAX_CACHED_CHARACTERS = 32 * 1024**2
 """Maximum characters of the designs of all cached plans."""
 MAX_CONCURRENT_COMPILATIONS = 4
@@ -44,7 +45,7 @@ class PlanCache:
             items=sys.maxsize,
             caps=lambda _: Caps(MAX_CONCURRENT_COMPILATIONS, sub=1),
         )
-        """Without a limit, because many runs of a flow need its plan and `RunQueue` limits them."""
+        """Any number of runs may wait for a plan, because `RunQueue` limits runs already."""
 
     async def get(self, tenant: str, flow_id: int, version: int) -> Plan:
         """Return the plan; raise `NotFound`, or `DesignInvalid` if it cannot run any more."""

@@ -91,7 +91,10 @@ class RunQueue:
         return number <= self._count_free_places(tenant) or not self._waiting[tenant]
 
     def _count_free_places(self, tenant: str) -> int:
-        """Return the places left for a tenant, which may use as many as remain free."""
+        """Return the places left for a tenant.
+
+        A tenant may use at most as many places as are free for all tenants.
+        """
         return min(self._limits_of(tenant).waiting_runs, self._free) - self._waiting[tenant]
 
     def add_if_room(self, places: QueuePlaces) -> None:
@@ -120,7 +123,7 @@ class RunQueue:
     async def run(
         self, places: QueuePlaces, job: Callable[[], Awaitable[object]], *, quick: bool = False
     ) -> None:
-        """Wait for a slot, then execute `job`; the run occupies no places meanwhile.
+        """Wait for a slot, then execute `job`; during `job`, the run occupies no places.
 
         After `job`, the run occupies its places again until its result is recorded and the caller
         calls `remove`. A `quick` run, whose nodes wait only for stores, has slots of its own.

@@ -86,7 +86,7 @@ class AdmissionResult(NamedTuple):
     runs: list[Run]
     """Runs to execute: recorded or deferred ones. Runs that exist already are left out."""
     without_room: list[FlowStart]
-    """Starts of runs that have no room to wait."""
+    """Starts of runs that have no room to wait, or that a deferred run executes already."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,7 +122,7 @@ class Engine:
         return run
 
     async def record_start(self, start: FlowStart) -> Run:
-        """Record the start of a run in the queue.
+        """Add a run to the queue and record its start; the caller executes it.
 
         Raises `Conflict` if its cause has started the flow before, `TooManyRequests` if too many
         runs wait.
@@ -140,11 +140,11 @@ class Engine:
         return runs[0]
 
     async def record_starts(self, starts: Sequence[FlowStart]) -> AdmissionResult:
-        """Record the starts of runs in one write, except those that have no room to wait.
+        """Record the starts of runs together, except those that have no room to wait.
 
-        Quick runs of held causes are deferred: they are recorded at their end. The caller executes
-        each run, and acknowledges its cause when it is recorded. `recovery` handles a crash in
-        between.
+        Quick runs of held causes are deferred: they are recorded at their end. A start whose
+        deferred run has not ended yet counts as one without room. The caller executes each run, and
+        acknowledges its cause when the run is recorded. `recovery` handles a crash in between.
         """
         queued: list[tuple[FlowStart, QueuePlaces]] = []
         without_room: list[FlowStart] = []
@@ -221,7 +221,7 @@ class Engine:
             return False
 
     def execute(self, run: Run) -> "asyncio.Task[None]":
-        """Execute a recorded run in the background."""
+        """Execute a recorded or deferred run in the background; return the task."""
         if run.id not in self._active:
             places = self._active[run.id] = _compute_run_places(run, run.entered)
             self.queue.add(places)
@@ -246,7 +246,10 @@ class Engine:
     async def run_test(
         self, plan: Plan, run: Run, *, dry_run: bool, outputs: Mapping[str, Any] | None = None
     ) -> None:
-        """Execute a plan with given `outputs`, and fill in `run`, without a log."""
+        """Execute a plan with given `outputs` of nodes, and fill in `run`; record nothing.
+
+        Raises `QueueFull` if too many runs wait.
+        """
         places = QueuePlaces(FlowOwner(run.tenant, run.flow_id))
         self.queue.add_if_room(places)
         limits = replace(self.limits, run_seconds=min(self.limits.run_seconds, MAX_TEST_SECONDS))
@@ -265,7 +268,10 @@ class Engine:
             self.queue.remove(places)
 
     async def drain(self, seconds: float) -> None:
-        """Wait up to `seconds` for current runs; then interrupt them for recovery."""
+        """Wait up to `seconds` for current runs; interrupt the others.
+
+        A replica recovers the interrupted runs later.
+        """
         if self._tasks:
             _, unfinished = await asyncio.wait(self._tasks, timeout=seconds)
             for task in unfinished:
@@ -318,8 +324,8 @@ class ExecutionResult(NamedTuple):
 async def record_and_execute(engine: Engine, starts: Iterable[FlowStart]) -> ExecutionResult:
     """Record runs of events or timers and execute them.
 
-    It never waits for room. After an exception, all recorded runs are executed. It can be repeated,
-    because a cause starts one run.
+    The call never waits for room. If it raises an exception, the runs recorded before are executed
+    anyway. It can then be repeated, because a cause starts each flow only once.
     """
     without_room: list[FlowStart] = []
     deferred: dict[asyncio.Task[None], Run] = {}
