@@ -1,8 +1,8 @@
 """Deploys and stops flows: validates designs and notifies triggers.
 
 A flow and its service entity belong to two services. Saving a flow creates the entity first; the
-entity is deleted after the flow. `FlowSettler` repairs them after a crash or an unreachable
-`device`.
+entity is deleted after the flow. `FlowSettler` repairs the entity after a crash, or if `device` was
+unreachable.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ class FlowDeployer:
         before: Flow | None,
         unsaved_secrets: Mapping[str, str] | None = None,
     ) -> TransactionStep:
-        """Prepare triggers for a write; return the operation for its transaction.
+        """Prepare triggers for a write of a flow; return the step for its transaction.
 
         Raises `InvalidInput` with the reasons if an enabled flow cannot run. A user who does not
         change the running design (only the name) need not see its entities. `unsaved_secrets` are
@@ -145,9 +145,10 @@ class FlowDeployer:
         return apply
 
     async def restore_service(self, flow: Flow) -> bool:
-        """Prepare the service of a flow; return False if it has no trigger node.
+        """Create or update the service entity of a flow.
 
-        A draft with several entries keeps its service.
+        Returns False if no start node is a trigger node, so that the flow needs no service. A draft
+        with several entries keeps its service as it is.
         """
         await self._prepare_triggers(flow, Trigger.name)
         return starts_with_trigger(flow.design)

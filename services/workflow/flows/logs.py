@@ -97,7 +97,7 @@ class RunDetail(RunSummary, kw_only=True):
     error_message: str | None = None
     """Reason of the failure, also of a run that never started."""
     trace_info: list[TraceItem]
-    """Traces of the nodes in their order."""
+    """Traces of the nodes, in the order in which the nodes finished."""
 
 
 def final_status(run: Run) -> FinalStatus:

@@ -29,7 +29,7 @@ class Flow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     version: int
     """Version of the latest design, from 1. Older ones are stored separately."""
     design: str = ""
-    """`design_data` as saved; empty in lists."""
+    """`design_data` with marks in place of secrets (`vault`); empty in lists."""
     user_id: int | None
     """Id of the author."""
     created_at: datetime
@@ -39,10 +39,10 @@ class Flow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class DeploymentObserver:
-    """Part of a kind of trigger that is notified of stored and deleted flows.
+    """A part of a trigger type, which is notified of stored and deleted flows.
 
-    Each observer is notified about all flows, because a flow may have had its entry before. All
-    methods are idempotent.
+    Each observer is notified of all flows, because a flow may have started with an entry of its
+    trigger type before. All methods are idempotent.
     """
 
     async def prepare_entry(self, flow: Flow, entry: DesignNode) -> None:
@@ -145,8 +145,8 @@ class DesignResponse(ResponseModel, kw_only=True):
     enabled: bool
     """Whether the flow runs."""
     stopped: str | None = None
-    """Same as in lists."""
+    """Reason why the engine disabled the flow. Absent if a user disabled it or it is enabled."""
     version: int
-    """Number of the version."""
+    """Latest version of the flow, even if `design_data` is of an older version."""
     design_data: str
     """Nodes and edges as JSON text."""

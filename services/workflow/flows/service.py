@@ -40,12 +40,12 @@ from services.workflow.vault import ConcealedDesign, SecretStore, Vault, find_ma
 MAX_CHANGE_ATTEMPTS = 20
 """Attempts to change a flow while others change it."""
 MAX_OLD_VERSIONS = 50
-"""Maximum stored older versions per flow: users need few, and each may have 1 MiB."""
+"""Older versions of a flow that a deletion keeps: users need few, and each may have 1 MiB."""
 VERSIONS_BETWEEN_TRIMS = 10
-"""Versions between two deletions, because a deletion reads all remaining versions."""
+"""Versions between two deletions of old ones, because a deletion reads all that it keeps."""
 
 FlowChange = tuple[Flow, ConcealedDesign | None]
-"""The changed flow, and its secrets if they change."""
+"""The changed flow, and its design with marks instead of secrets; None if only fields change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +144,8 @@ class FlowService:
     async def save(self, user: Principal, request: SaveDesign) -> SavedDesign:
         """Save a new flow, or a new version of the flow with an id and version.
 
-        Its secrets are stored in the vault. Raises `Conflict` if another user has saved since
-        `version`, and `InvalidInput` with the reasons if an enabled flow cannot run.
+        The secrets of the design are stored in the vault. Raises `Conflict` if `version` is not the
+        latest version, and `InvalidInput` with the reasons if an enabled flow cannot run.
         """
         name = parse_name(request.name)
         if bool(request.id) != (request.version is not None):
@@ -166,7 +166,8 @@ class FlowService:
     async def get_visible(self, user: Principal, flow_id: int) -> Flow:
         """Return a flow that is visible to the user.
 
-        Raises `Forbidden` for a user without any grants, `NotFound` otherwise.
+        Raises `Forbidden` for a user without any grants, and `NotFound` for a flow that does not
+        exist or is not visible.
         """
         grants = await self.sharing.read_grants(user)
         if grants.is_empty:
@@ -282,7 +283,7 @@ class FlowService:
     ) -> TransactionStep:
         """Mark the flow as unsettled; return further writes for its transaction.
 
-        They store the deployment and the secrets, and delete old versions.
+        These writes store the deployment and the secrets, and delete old versions.
         """
         await self.unsettled.mark(user.tenant, [flow.id])
         sealed = concealed.new_secrets if concealed else {}

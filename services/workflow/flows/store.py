@@ -47,7 +47,7 @@ class FlowStore:
         self._versions = mongo.database["flow_versions"]
 
     async def insert(self, flow: Flow, extra_step: TransactionStep) -> None:
-        """Add a flow."""
+        """Add a flow, with the writes of `extra_step` in the same transaction."""
 
         async def insert_flow(session: Session) -> None:
             await self._flows.insert_one(_document(flow), session=session)
@@ -58,7 +58,7 @@ class FlowStore:
     async def replace(self, before: Flow, after: Flow, extra_step: TransactionStep) -> bool:
         """Replace a flow; return False if it is not the same as `before` any more.
 
-        A design of another version is stored as an old version.
+        If the version changes, the design of `before` is stored as an old version.
         """
 
         async def replace_flow(session: Session) -> bool:
@@ -137,9 +137,9 @@ class FlowStore:
     async def search(
         self, tenant: str, ids: Sequence[int] | None, request: SearchFlows
     ) -> tuple[list[Flow], int]:
-        """Return one page of flows without designs, and the number of all.
+        """Return one page of flows without designs, and the number of all matches.
 
-        `ids` limits the result, None stands for all flows.
+        Only flows with an id in `ids` match; None means all flows.
         """
         query: Document = {"tenant": tenant}
         if ids is not None:
@@ -189,7 +189,7 @@ class UnsettledStore:
         return [UnsettledFlow(row["tenant"], row["_id"], row["at"]) async for row in cursor]
 
     async def unmark(self, flow: UnsettledFlow) -> None:
-        """Remove the mark unless the flow was changed again."""
+        """Remove the mark unless the flow was marked again."""
         await self._flows.delete_one({"_id": flow.flow_id, "at": flow.at})
 
 
