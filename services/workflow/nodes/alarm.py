@@ -37,12 +37,12 @@ class AlarmParameters(Parameters):
     """Required for `RAISE`."""
 
     def find_faults(self) -> Iterable[ParameterFault]:
-        """Yield a fault for an alarm without content."""
+        """Yield a fault if an alarm is raised without content."""
         if self.action == "RAISE" and not self.content.strip():
             yield ParameterFault("content", "must not be empty; describe the problem")
 
     def list_entity_keys(self) -> Iterable[str]:
-        """Yield the entity; a reference may name any, so it needs access to all."""
+        """Yield the entity key, or `*` if it has a reference, which may name any entity."""
         yield WILDCARD if _REFERENCE_START in self.entity else self.entity
 
 

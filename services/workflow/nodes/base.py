@@ -1,7 +1,7 @@
 """The common interface of node types.
 
 A node type is a class with a name, a group, a struct of parameters and either `run` (`Step`) or
-`entered` (`Entry`). One instance serves all flows of a process. It stores nothing between runs
+`build_output` (`Entry`). One instance serves all flows of a process. It stores nothing between runs
 except its dependencies, which the constructor receives (`nodes.wiring`).
 """
 
@@ -49,7 +49,7 @@ class NodeContext(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant: str
     flow_id: int | None
-    """None in tests of a design."""
+    """None in tests."""
     run_id: int
     node_id: str
     node_name: str
@@ -164,7 +164,7 @@ class BranchChoice(NamedTuple):
 
 
 class SampleOutput(NamedTuple):
-    """The sample output of a step in a dry run that would call other services."""
+    """A sample that a step returns in a dry run if only a real run has the output."""
 
     output: Any
 
@@ -218,7 +218,9 @@ class EntityStep(Step[P]):
         self._entities = entities
 
     async def read_latest(self, context: NodeContext, keys: list[str]) -> dict[str, Any]:
-        """Return latest values by key; null if write-only, which the log mentions.
+        """Return latest values by key; None for an entity without a value.
+
+        A write-only entity has None too, and the log of the run names it.
 
         Raises `NodeFailed` for entities that do not exist.
         """

@@ -60,7 +60,8 @@ class Comparison(msgspec.Struct, rename="camel"):
     key: Any = None
     """Left operand."""
     operator: Operator = "EQ"
-    """`EQ` equal, `NE` not equal; `GT` greater, `GE` or equal; `LT` less, `LE` or equal."""
+    """`EQ` equal, `NE` not equal, `GT` greater, `GE` greater or equal, `LT` less, `LE` less or
+    equal."""
     value: Any = None
     """Right operand; ignored by `IS_EMPTY` and `IS_NOT_EMPTY`."""
 

@@ -53,7 +53,10 @@ class EntitySelector(EntityStep[EntitySelectorParameters]):
     async def run(
         self, context: NodeContext, parameters: EntitySelectorParameters, body: Any
     ) -> dict[str, Any]:
-        """Return values by key, null without a value; raise `NodeFailed` if missing."""
+        """Return values by key, None for an entity without a value.
+
+        Raises `NodeFailed` if an entity does not exist.
+        """
         return await self.read_latest(context, parameters.entities)
 
 
@@ -169,7 +172,7 @@ class ServiceInvocation(EntityStep[ServiceInvocationParameters]):
     async def find_constant_faults(
         self, tenant: str, parameters: ServiceInvocationParameters
     ) -> Iterable[ParameterFault]:
-        """Return a fault if the service rejects its inputs, if all are constants."""
+        """Return a fault if all inputs are constants and the service rejects them."""
         setting = parameters.service_invocation_setting
         if not is_constant(setting.service_params):
             return ()

@@ -29,7 +29,7 @@ class FlowAddress(NamedTuple):
     segments: tuple[str, ...]
     """`{}` for variables; other segments are percent-encoded uniformly."""
     names: tuple[str, ...]
-    """Names of the variables in order."""
+    """Names of the variables, in the order of their segments."""
 
     @property
     def shape(self) -> str:

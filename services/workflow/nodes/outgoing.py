@@ -159,7 +159,10 @@ def _to_texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _decode_content(answer: HttpAnswer) -> Any:
-    """Return decoded JSON, or text for any other body; None for an empty body."""
+    """Return decoded JSON, or any other body as text.
+
+    Returns None for an empty body with a JSON type, and for a body with a fault.
+    """
     if answer.fault:
         return None
     if is_json(answer.content_type):
@@ -173,7 +176,7 @@ def _decode_content(answer: HttpAnswer) -> Any:
 MAX_RECIPIENTS = 50
 LONGEST_FIELD, LONGEST_SUBJECT, LONGEST_CONTENT = 254, 500, 10_000
 MAX_CONTENT_CHARACTERS = 256 * 1024
-"""Maximum characters of a content with replaced references."""
+"""Maximum characters of the content of an email after its references are replaced."""
 _REFERENCE_START = "#{"
 
 Field = Annotated[str, msgspec.Meta(max_length=LONGEST_FIELD)]

@@ -2,8 +2,8 @@
 
 A parameter struct extends `Parameters`. msgspec validates types and bounds, `find_faults`
 everything else, and `parameter_meta(...)` defines how editors and the catalogue show a field.
-Values may be references (`expressions.references`) except in `verbatim` fields;
-`NodeContext.resolve_references` replaces them when the node runs.
+Values may be references (`expressions.references`), which `NodeContext.resolve_references` replaces
+when the node runs. In `verbatim` fields, each node type decides where references are allowed.
 
 Editors store numbers as text, and null for empty form fields.
 """
@@ -49,11 +49,11 @@ class Parameters(msgspec.Struct, rename="camel", kw_only=True):
     """Base of the parameters of node types in designs."""
 
     verbatim: ClassVar[frozenset[str]] = frozenset()
-    """Fields (in the spelling of designs) whose texts have no references, such as code."""
+    """Fields (in the spelling of designs) where `#{` may be no reference, such as code."""
 
     secret_destination_path: ClassVar[tuple[str, ...]] = ()
-    """Path of the field with the destination of secrets (a host, a URL); empty without one. When
-    the destination changes, secrets must be entered again."""
+    """Path of the field with the destination of secrets (a host, a URL); empty if no field has it.
+    When the destination changes, secrets must be entered again."""
 
     def find_faults(self) -> Iterable[ParameterFault]:
         """Return faults beyond types and bounds."""
@@ -68,7 +68,7 @@ class Parameters(msgspec.Struct, rename="camel", kw_only=True):
         return ()
 
     def list_entity_keys(self) -> Iterable[str]:
-        """Return the entities that the node uses, which its author must see.
+        """Return the keys of the entities that the node uses; its author must see them.
 
         A key may be a pattern, where `*` matches any characters.
         """
@@ -88,9 +88,9 @@ def parameter_meta(
     """Return the display information of a field.
 
     Use it as in `Annotated[str, parameter_meta("URL", max_length=1000)]`. `ui` is a component of
-    existing editors. A `secret` is stored encrypted and not shown again
-    (`services.workflow.vault`). A field with `output` declares the outputs of the node. `bounds`
-    are arguments of `msgspec.Meta`.
+    existing editors. A `secret` of a step is stored encrypted and not shown again
+    (`services.workflow.vault`); a secret of an entry stays in the design. A field with `output`
+    declares the outputs of the node. `bounds` are arguments of `msgspec.Meta`.
     """
     extra = {"ui": ui, "uiGroup": ui_group, "secret": secret, "output": output}
     return msgspec.Meta(title=title, description=description, extra=extra, **bounds)
@@ -126,13 +126,16 @@ def check_output_types(declared: Iterable[Output], output: Any) -> None:
 
 
 def create_sample_value(kind: DeclaredType) -> Any:
-    """Return a sample value of a type."""
+    """Return a sample value of a type; None for `OTHER`."""
     samples: dict[DeclaredType, Any] = {"LONG": 0, "DOUBLE": 0.0, "BOOLEAN": False, "STRING": ""}
     return samples.get(kind)
 
 
 def has_type(kind: DeclaredType, value: Any) -> bool:
-    """Return whether a value has a type; None fits all types."""
+    """Return whether a value has a type; None fits all types.
+
+    `LONG` and `DOUBLE` both fit any number.
+    """
     if value is None or kind == "OTHER":
         return True
     if kind in ("LONG", "DOUBLE"):

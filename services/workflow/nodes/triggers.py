@@ -289,7 +289,10 @@ class SimpleMqtt(Entry[SimpleMqttParameters]):
     description = "Runs the flow when a client of the tenant publishes to a topic"
 
     def build_output(self, parameters: SimpleMqttParameters, trigger_input: Any) -> dict[str, Any]:
-        """Return the message; fields missing in a test are empty."""
+        """Return the message.
+
+        In a test, the defaults are the subscribed topic and an empty payload.
+        """
         message = require_map(trigger_input, " with topic and payload")
         return {"topic": parameters.subscription_topic, "payload": "", **message}
 
