@@ -21,9 +21,9 @@ from services.workflow.outgoing.http import OutgoingHttp, build_webhook_request
 from services.workflow.outgoing.mail import EmailMessage, OutgoingMail
 
 SEND_SECONDS, TEST_SECONDS = 30.0, 20.0
-"""Seconds to send a message, and a test, whose response a user waits for."""
+"""Maximum seconds to send a message, and to send a test, whose result a user waits for."""
 MAX_LISTED_ALARMS = 100
-"""Maximum alarms listed in a message; further ones are counted."""
+"""Maximum alarms listed in a message: the latest ones. The others are counted."""
 SENDER_NAME = "Thingway"
 
 

@@ -23,7 +23,7 @@ from services.workflow.notifications.store import (
 )
 
 EVENTS_PER_BATCH = 200
-"""Events per batch of a replica."""
+"""Maximum events per batch; a batch has events of one tenant."""
 MAX_CONCURRENT_TENANTS = 4
 """Maximum tenants whose events are handled concurrently."""
 NOTICES_PER_WRITE = 1000
@@ -39,7 +39,7 @@ async def store_notices(store: NotificationStore, tenant: str, bodies: Iterable[
     """Store notices of alarm events for each matching user and channel.
 
     An event that NATS sends again after its notice was delivered leads to a second delivery.
-    Notices of several events are written together, up to `NOTICES_PER_WRITE`.
+    Notices of several events are written together, as soon as there are `NOTICES_PER_WRITE`.
     """
     subscribers = await store.list_enabled(tenant)
     notices: list[Notice] = []

@@ -1,7 +1,7 @@
 """Sends due notices to users, fairly by tenant.
 
 A process claims a user and channel, sends all waiting notices in one message, and deletes them. The
-claim of a crashed process expires, so its message is sent at most twice. Grants are checked when a
+claim of a crashed process expires, so its message may be sent twice. Grants are checked when a
 message is sent.
 """
 
@@ -51,7 +51,7 @@ DELIVERY_SECONDS, CLAIM_SECONDS = 40.0, 45.0
 MIN_SECONDS_BETWEEN_TESTS = 10.0
 """Minimum seconds between two tests of a user and channel."""
 MAX_ATTEMPTS = 30
-"""Consecutive failures, in more than a day, after which notices are dropped."""
+"""Consecutive failures of a channel, in about 22 hours, after which its notices are dropped."""
 MAX_REASON_CHARACTERS = 500
 """Maximum characters of a stored reason."""
 ALARM_READ_FUNCTIONS = (Function.DASHBOARD_EDIT, Function.DASHBOARD_VIEW, Function.DEVICE_VIEW)
@@ -99,7 +99,10 @@ class NotificationSender:
             self.deliveries.start((user, channel), partial(self._deliver, tenant, user, channel))
 
     async def _deliver(self, tenant: str, user: int, channel: Channel) -> None:
-        """Deliver in the tenant's turn; later checks retry failures."""
+        """Deliver the waiting notices of a user and channel when it is the tenant's turn.
+
+        Later checks retry failures.
+        """
         try:
             async with self.slots.slot(tenant, sub=(user, channel)):
                 until = now_ms() + int(CLAIM_SECONDS * 1000)
@@ -142,8 +145,8 @@ class NotificationSender:
     async def _send_waiting(self, subscriber: Subscriber, channel: Channel) -> None:
         """Send waiting notices and end the claim.
 
-        Failed notices are retried together later; after `MAX_ATTEMPTS` failures they are dropped
-        and counted.
+        In quiet hours, the notices wait until the hours end. Failed notices are retried together
+        later; after `MAX_ATTEMPTS` failures they are dropped and counted.
         """
         user, trouble = subscriber.id, subscriber.trouble.get(channel, ChannelFailures())
         async with self.lookups.slot(subscriber.tenant):
@@ -184,7 +187,10 @@ class NotificationSender:
     async def _find_visible_devices(
         self, subscriber: Subscriber, notices: list[Notice]
     ) -> set[int]:
-        """Return the devices visible to a user; empty if deleted or not permitted."""
+        """Return the ids of those devices of `notices` that are visible to a user.
+
+        The result is empty if the user is deleted or may not read alarms.
+        """
         tenant, user = subscriber.tenant, subscriber.id
         try:
             access = await self.rpc.call(GET_ACCESS, UserRef(tenant, user), Access)

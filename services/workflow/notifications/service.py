@@ -89,7 +89,7 @@ def webhook_seal_context(tenant: str, webhook: WebhookChannel) -> str:
 
 
 def replace_secret(settings: Notifications, text: str) -> Notifications:
-    """Return settings with another secret of the webhook, if there is one."""
+    """Return settings with `text` as the secret of the webhook, if a webhook is set."""
     replace = msgspec.structs.replace
     webhook = replace(settings.webhook, secret=text) if settings.webhook else None
     return replace(settings, webhook=webhook)

@@ -39,7 +39,7 @@ class WebhookChannel(msgspec.Struct):
     url: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     """URL that receives a `POST` for each notification."""
     secret: Annotated[str, msgspec.Meta(max_length=1000)] = ""
-    """Signs requests like the node `webhook`."""
+    """Secret that signs the requests, in the same way as in the node `webhook`."""
 
 
 class QuietHours(msgspec.Struct):
@@ -71,7 +71,7 @@ class Notifications(msgspec.Struct, kw_only=True):
         list[Annotated[str, msgspec.Meta(min_length=1, max_length=128)]],
         msgspec.Meta(max_length=MAX_OTHERS),
     ] = []
-    """Products. Without devices, groups and products, all visible devices match."""
+    """Models of products. Without devices, groups and products, all visible devices match."""
     digest_minutes: Annotated[int, msgspec.Meta(ge=0, le=MAX_DIGEST_MINUTES)] = 0
     """Minutes in which alarms are collected. 0 sends each one immediately."""
     quiet_hours: QuietHours | None = None
@@ -207,7 +207,7 @@ class Notice(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def compute_due_time(settings: Notifications, now: datetime) -> datetime:
-    """Return when to notify a user of a change now, after digest and quiet hours."""
+    """Return when to notify of a change at `now`: after the digest and quiet hours."""
     digest_end = now + timedelta(minutes=settings.digest_minutes)
     return find_quiet_end(settings, digest_end) or digest_end
 
@@ -257,7 +257,10 @@ class NotificationStore:
         return None if document is None else msgspec.convert(document, Subscriber)
 
     async def save_settings(self, subscriber: Subscriber) -> None:
-        """Store the settings of a user; due times and claims do not change."""
+        """Store the settings of a user, and reset the failures of the channels.
+
+        Due times and claims do not change.
+        """
         document = msgspec.to_builtins(subscriber)
         key = {"_id": document.pop("_id"), "tenant": document.pop("tenant")}
         await self._subscribers.update_one(key, {"$set": document}, upsert=True)
@@ -349,7 +352,7 @@ class NotificationStore:
         self.wakeups.notify(NOTICES_TOPIC)
 
     async def list_waiting(self, user: int, channel: Channel) -> list[Notice]:
-        """Return the waiting notices of a user and channel, in order."""
+        """Return the waiting notices of a user and channel, oldest first."""
         cursor = self._notices.find(
             {"user": user, "channel": channel},
             sort=[("at", 1), ("_id", 1)],
