@@ -28,7 +28,7 @@ MAX_RESPONSE_BODY_BYTES = 1024**2
 """Maximum bytes of the body of a response, compressed and decompressed."""
 TOO_LARGE_REASON = f"the body must have at most {MAX_RESPONSE_BODY_BYTES} bytes"
 GZIP_OR_ZLIB_WINDOW_BITS = 32 + zlib.MAX_WBITS
-"""Window bits that detect a gzip or zlib header. Some servers send deflate without one."""
+"""Window bits that detect a gzip or zlib header. Some servers send deflate without a header."""
 GZIP_MAGIC = b"\x1f\x8b"
 """Start of a gzip member; a body may have several."""
 MAX_URL_CHARACTERS = 4096
@@ -70,7 +70,7 @@ class HttpAnswer:
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case; of repeated names the last value."""
+    """Last value of each header by its name in lower case."""
     body: bytes
     """Decompressed; empty if there is a `fault`."""
     fault: str = ""
@@ -101,13 +101,16 @@ class OutgoingHttp:
             await self._session.close()
 
     async def check_request(self, request: HttpRequest, seconds: float) -> None:
-        """Validate a request without sending it; raises as `send`."""
+        """Validate a request and look up its host, without sending it; raise `NodeFailed`."""
         url = parse_url(request.url)
         build_headers(request.headers)
         await check_host(str(url.host), url.port or 0, self._allowed_networks, seconds)
 
     async def send(self, request: HttpRequest, seconds: float) -> HttpAnswer:
-        """Send a request and follow allowed redirects, within `seconds`."""
+        """Send a request and follow up to `request.redirects` redirects, within `seconds`.
+
+        Raises `NodeFailed` without a response. A response of any status is returned.
+        """
         try:
             async with asyncio.timeout(min(seconds, MAX_REQUEST_SECONDS)):
                 return await self._send_and_follow(request)

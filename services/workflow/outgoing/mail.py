@@ -19,9 +19,9 @@ from services.workflow.outgoing.hosts import check_host, translate_delivery_erro
 
 MAX_DELIVERY_SECONDS = 30.0
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
-"""Control characters and Unicode separators, except line breaks, which headers reject."""
+"""Control characters and Unicode separators. Line breaks are missing: headers reject them."""
 EHLO_HOST_NAME = "thingway"
-"""Host name for greeting servers, which reveals nothing about the machine."""
+"""Host name in greetings to servers. It reveals nothing about the machine."""
 
 Encryption = Literal["TLS", "STARTTLS", "NONE"]
 is_email_address = re.compile(r"[^\s@<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}").fullmatch
@@ -66,12 +66,15 @@ class OutgoingMail:
         return self._given or ssl.create_default_context()
 
     async def check_email(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
-        """Validate an email and its host without connecting."""
+        """Validate an email and the server's host without connecting; raise `NodeFailed`."""
         build_mime_message(email)
         await check_host(server.host, server.port, self._allowed_networks, seconds)
 
     async def send(self, server: MailServer, email: EmailMessage, seconds: float) -> None:
-        """Send an email; an encrypted connection needs a valid certificate."""
+        """Send an email; an encrypted connection needs a valid certificate.
+
+        Raises `NodeFailed` if the server does not accept the email within `seconds`.
+        """
         message = build_mime_message(email)
         async with translate_delivery_errors(
             server.host, min(seconds, MAX_DELIVERY_SECONDS), "the email", SMTPException

@@ -67,7 +67,10 @@ class OutgoingMqtt:
         await check_host(broker.host, broker.port, self._allowed_networks, seconds)
 
     async def publish(self, broker: MqttBroker, publication: Publication, seconds: float) -> None:
-        """Connect, publish, and wait for the acknowledgement of the QoS."""
+        """Connect, publish, and wait for the acknowledgement that the QoS requires.
+
+        Raises `NodeFailed`, also after `seconds`.
+        """
         remaining = min(seconds, MAX_PUBLISH_SECONDS)
         async with translate_delivery_errors(broker.host, remaining, "the message", MqttError):
             address, *_ = await resolve_outgoing_addresses(
