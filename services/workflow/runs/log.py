@@ -26,7 +26,7 @@ LINGER_SECONDS = 0.05
 CLEANUP_SECONDS = 60.0
 """Seconds between two cleanups."""
 MIN_DELETION_AGE = timedelta(minutes=10)
-"""Minimum age of deleted runs, which prevent repeated runs of redelivered events."""
+"""Minimum age of surplus runs to delete. A stored run prevents a second run for the same event."""
 
 
 class ReplicaRunLog:
@@ -71,8 +71,9 @@ class ReplicaRunLog:
     async def mark_unrepeatable(self, run: Run) -> None:
         """Record that a run must not be restarted.
 
-        Raises `Conflict` if another replica has taken over the run. That replica runs it again, or
-        has recorded it as interrupted, so this one must stop.
+        Raises `Conflict` if another replica has taken over the run, or its flow was deleted. The
+        other replica executes the run again, or has recorded it as interrupted, so this replica
+        must stop it.
         """
         if not await self._seals.write(run):
             raise Conflict("another replica has taken over this run")
@@ -132,7 +133,7 @@ def build_finished_event(run: Run) -> OutboxEntry:
 
 
 class RunRetention:
-    """Deletes old and surplus runs of the flows that this replica has run."""
+    """Deletes old runs of all flows, and surplus runs of flows of this replica."""
 
     def __init__(self, store: RunStore, log: ReplicaRunLog, days: int, maximum: int) -> None:
         self._store = store

@@ -72,7 +72,7 @@ class Run(msgspec.Struct, kw_only=True, rename="camel"):
     version: int
     cause: Cause
     entered: Any
-    """The output of its entry."""
+    """The output of the entry node."""
     started_at: int
     """Unix time in ms."""
     status: RunStatus = "RUNNING"
@@ -82,7 +82,8 @@ class Run(msgspec.Struct, kw_only=True, rename="camel"):
     """Reason of the failure, also of a run that never started."""
     traces: list[TraceItem] = msgspec.field(default_factory=list)
     output: Any = None
-    """The output of the last finished node: the response of a service call."""
+    """The response of a service call: the output of the last finished node, or that of the last
+    finished response node (`Step.answers`), if any."""
     tries: int = 1
     """Number of attempts; more than 1 after a crash."""
     has_unrepeatable_step: bool = msgspec.field(name="sealed", default=False)

@@ -35,7 +35,7 @@ SORT_FIELD_BY_COLUMN = {
 """Sortable columns."""
 _LIST_PROJECTION = {"trace": 0, "entered": 0}
 ENDED_RUNS_FILTER = {"timeCost": {"$exists": True}}
-"""Filter of runs in the log. Its indexes contain only ended runs, so each is indexed once."""
+"""Filter of the runs in the log. Indexes with it have only ended runs, so each is indexed once."""
 _decode_traces = msgspec.json.Decoder(list[TraceItem]).decode
 
 
@@ -81,8 +81,9 @@ class RunStore:
     async def store_ends(self, runs: Sequence[tuple[Run, OutboxEntry]], replica: str) -> None:
         """Store results and events of runs of this replica.
 
-        Recorded runs are replaced, as updates are twice as expensive in MongoDB. Runs that another
-        replica has are left out.
+        Recorded runs are replaced, as updates are twice as expensive in MongoDB. Recorded runs that
+        `replica` does not execute any more are left out, and deferred runs whose cause has started
+        a run before.
         """
         documents = {run.id: _start_document(run, replica) | _end_fields(run) for run, _ in runs}
         recorded_ids = [run.id for run, _ in runs if run.recorded]
@@ -139,7 +140,10 @@ class RunStore:
     async def list_pending(
         self, replica: str, active_ids: Iterable[int], maximum: int, without: Iterable[str] = ()
     ) -> list[Run]:
-        """Return a replica's runs, except `active_ids` and those of the tenants `without`."""
+        """Return the unfinished runs of a replica, fairly by tenant.
+
+        Runs in `active_ids` and runs of the tenants `without` are left out.
+        """
         query: Document = {"status": "RUNNING", "replica": replica, **_except_tenants(without)}
         query["_id"] = {"$nin": list(active_ids)}
         return await self._find_fairly_by_tenant(query, maximum)
@@ -153,9 +157,10 @@ class RunStore:
     async def take_over(
         self, run: Run, replica: str, alive: Iterable[str], *, restart: bool
     ) -> bool:
-        """Take over a run of a stopped replica; return False if another one has it.
+        """Take over a run; return whether it was taken over.
 
-        With `restart`, only a run that may be restarted is taken over.
+        A run that has ended or belongs to a replica in `alive` is not taken over. With `restart`, a
+        run that has started an unrepeatable step is not either.
         """
         query: Document = {
             "_id": run.id,
@@ -170,7 +175,10 @@ class RunStore:
     async def search(
         self, tenant: str, flow_id: int, status: str, request: PageRequest
     ) -> tuple[list[Run], int]:
-        """Return one page of a flow's runs and the number of all; "" means all statuses."""
+        """Return one page of a flow's ended runs, and the number of all matches.
+
+        The runs have no trace. An empty `status` means all statuses.
+        """
         query: Document = {"tenant": tenant, "flow": flow_id, **ENDED_RUNS_FILTER}
         if status:
             query["status"] = status
@@ -181,7 +189,7 @@ class RunStore:
         return [_decode_run(row) for row in rows], total
 
     async def get(self, tenant: str, run_id: int) -> Run | None:
-        """Return a run with its trace."""
+        """Return an ended run with its trace, but without the output of its entry."""
         query = {"_id": run_id, "tenant": tenant, **ENDED_RUNS_FILTER}
         document = await self._runs.find_one(query, {"entered": 0})
         return None if document is None else _decode_run(document)
@@ -205,7 +213,7 @@ class RunStore:
         return int((await self._runs.delete_many(_older_filter(before))).deleted_count)
 
     async def find_latest_surplus(self, flow_id: int, maximum: int) -> int | None:
-        """Return the latest run beyond the `maximum` latest ones, or None."""
+        """Return the id of the latest run beyond the `maximum` latest ones, or None."""
         newest = self._runs.find({"flow": flow_id, **ENDED_RUNS_FILTER}, {"_id": 1}).sort("_id", -1)
         rows = await newest.skip(maximum).to_list(1)
         return rows[0]["_id"] if rows else None
