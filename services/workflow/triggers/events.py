@@ -45,7 +45,7 @@ MAX_EVENT_AGE_SECONDS = 300.0
 log = logging.getLogger(__name__)
 
 EVENTS_PER_BATCH = 200
-"""Events per batch of a tenant."""
+"""Maximum events per batch; a batch has events of one tenant."""
 MAX_CONCURRENT_TENANTS = 16
 """Maximum tenants whose events are handled concurrently."""
 REDELIVERY_SECONDS = 20.0
@@ -78,7 +78,8 @@ class NewEventDetector:
 
         The bus must deliver the message for the first time. It must have stored it after this
         process connected, because a killed server forgets its latest deliveries. As the bus drops
-        copies of a message only for two minutes, the report must have arrived shortly before.
+        copies of a message only for two minutes, the report must have arrived shortly before the
+        bus stored the message.
         nats-py's `metadata` costs 20 times as much.
         """
         if (reconnects := self._client.stats["reconnects"]) != self._reconnects:
@@ -211,7 +212,10 @@ class EventConsumer:
     async def _acknowledge_or_delay(
         self, messages: Iterable[Msg], delays: Mapping[str, float]
     ) -> None:
-        """Acknowledge messages; hand back those in `delays`, in seconds."""
+        """Acknowledge messages, except those in `delays`: the bus redelivers them later.
+
+        `delays` are the seconds until then, by reply subject.
+        """
         done = [message for message in messages if message.reply not in delays]
         if done:
             await acknowledge(self._bus.client, done)

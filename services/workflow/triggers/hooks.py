@@ -2,8 +2,8 @@
 
 `hooks` has one document per deployed flow that starts with a request: `{_id: flow id, tenant,
 token, method, shape, flow}`. `token` is the SHA-256 of the token in the open address, unique across
-all tenants, or random bytes without one. Only a flow with an address that needs a login has
-`method` and `shape`; the shape is the path with `{}` for each variable. `flow` is the JSON of
+all tenants; random bytes for a flow without a token. Only a flow with an address that needs a login
+has `method` and `shape`; the shape is the path with `{}` for each variable. `flow` is the JSON of
 `DeployedFlow` without the token.
 """
 
@@ -54,7 +54,7 @@ from services.workflow.runs.model import Cause, DeployedFlow
 from services.workflow.triggers.deployed_flows import DeployedFlowStore
 
 CALL_ERROR_FIELD = "exchange"
-"""Name of the field that errors of service call requests name."""
+"""Field of a service call that its errors name."""
 
 MAX_CONCURRENT_CALLS = 4096
 """Maximum concurrent calls; one tenant may use half (`RpcServer`)."""
@@ -98,7 +98,7 @@ class FlowServices(DeploymentObserver):
             await self.handle_deleted(tenant, flow_id)
 
     async def handle_deleted(self, tenant: str, flow_id: int) -> None:
-        """Delete the entity of a deleted flow."""
+        """Delete the entity of a flow; only log a failure, which `FlowSettler` repairs."""
         try:
             await self._entities.remove_service(tenant, flow_id)
         except ThingwayError as error:
@@ -114,7 +114,7 @@ class FlowCaller:
         self._entry = Trigger()
 
     async def call_flow(self, request: CallFlow) -> FlowOutputs:
-        """Run a flow and return its last output if it is a map.
+        """Run a flow and return the output of its run; no outputs if that is not a map.
 
         Raises `Conflict` for a disabled flow and `InvalidInput` for invalid inputs. Raises
         `UpstreamFailed` with the reason if the run failed, and `UpstreamTimeout` if it takes longer
@@ -184,7 +184,10 @@ class HookStore:
     async def list_by_address(
         self, tenant: str, method: str, shapes: Sequence[str]
     ) -> list[DeployedFlow]:
-        """Return the tenant's flows whose address has one of `shapes`, oldest first."""
+        """Return flows whose address has `method` and one of `shapes`, oldest first.
+
+        The result has at most `MAX_FLOWS_PER_ADDRESS` flows of the tenant.
+        """
         query = {"tenant": tenant, "method": method, "shape": {"$in": list(shapes)}}
         cursor = self._hooks.find(query, sort=[("_id", 1)], limit=MAX_FLOWS_PER_ADDRESS)
         return [_decode_deployed(document["flow"]) async for document in cursor]
@@ -285,8 +288,8 @@ class HookCaller:
     ) -> list[int]:
         """Start the tenant's flows that match a request; return the run ids.
 
-        Raises `MalformedRequest` without a path or if no flow has an address, and
-        `TooManyRequests`.
+        Raises `MalformedRequest` without a path, or if no flow of the tenant has an address with a
+        login, and `TooManyRequests`.
         """
         if not split_path(path) or not await self._hooks.has_addresses(tenant):
             raise MalformedRequest("no flow has this address", field="url")
@@ -310,7 +313,7 @@ class HookCaller:
 
 
 def _parse_method_and_shape(parameters: Mapping[str, Any] | None) -> tuple[str, str] | None:
-    """Return method and shape of an entry's address; None without a valid one."""
+    """Return method and shape of an entry's address; None if it has no valid address."""
     entry_parameters = convert_if_valid(HttpInParameters, parameters)
     if entry_parameters is None or entry_parameters.parsed_address is None:
         return None
@@ -328,12 +331,14 @@ class HttpLogins:
     def __init__(self, credentials: TenantCredentials) -> None:
         self._credentials = credentials
         self._failures: LruCache[str, tuple[int, float]] = LruCache(MAX_CLIENT_ADDRESSES)
-        """Number and time of the latest failure by client address."""
+        """Number of consecutive failures, and time of the latest one, by client address."""
 
     async def verify(
         self, access_key: str, login: tuple[str, str] | None, client_address: str
     ) -> str:
-        """Return the tenant of an access key and its secret.
+        """Return the tenant of an access key.
+
+        `login` is the access key and the secret that the client sent, None without them.
 
         Raises `Unauthenticated`, and `TooManyRequests` for a client address with too many failures.
         """

@@ -98,7 +98,7 @@ class TimerStore:
         )
 
     async def put(self, flow: DeployedFlow, anchor: int, due: int | None, session: Session) -> None:
-        """Store the timer of a flow."""
+        """Store the timer of a flow without a claim."""
         fields = {
             "tenant": flow.tenant,
             "flow": msgspec.json.encode(flow),
@@ -227,7 +227,10 @@ class TimerDeployments(DeploymentObserver):
     async def write_deployment(
         self, tenant: str, flow_id: int, deployed: DeployedFlow | None, session: Session
     ) -> None:
-        """Store the timer of a deployed flow; unchanged settings keep its due time."""
+        """Store the timer of a flow, with the same due time if the settings are unchanged.
+
+        Delete the timer if the flow is undeployed or does not start with a timer.
+        """
         if deployed is None or deployed.component != SimpleTimer.name:
             await self._store.remove(tenant, flow_id, session)
             return

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 MAX_WAITING_MESSAGES, MAX_WAITING_BYTES = 10_000, 32 * 1024**2
 """Maximum waiting messages of a tenant, and their bytes; further ones are dropped."""
 MAX_BYTES, GUARANTEED_MESSAGES = 128 * 1024**2, 100
-"""Total waiting bytes beyond which a tenant may have only few waiting messages."""
+"""From `MAX_BYTES` waiting bytes on, each tenant may have only `GUARANTEED_MESSAGES` waiting."""
 MESSAGE_OVERHEAD_BYTES = 512
 """Bytes of memory per message in addition to its payload."""
 MAX_MESSAGE_BYTES = 256 * 1024
@@ -47,7 +47,7 @@ class _TopicLevel:
         """Flows whose filter ends at this level."""
 
     def find_flows(self, levels: Sequence[str]) -> Iterator[TopicFlow]:
-        """Yield the flows whose filter matches a topic (MQTT 3.1.1, 4.7)."""
+        """Yield the flows whose filter matches the rest of a topic (MQTT 3.1.1, 4.7)."""
         if "#" in self.below:
             yield from self.below["#"].flows.values()
         if not levels:
