@@ -171,7 +171,8 @@ class TenantCredentials:
     async def update(self, user: Principal, credential_id: int, request: UpdateCredentials) -> None:
         """Set description, secret and additional data.
 
-        Raises `NotFound` and `InvalidInput`.
+        A new secret of an MQTT credential disconnects its clients. Raises `NotFound` and
+        `InvalidInput`.
         """
         credential = await self._get(user, credential_id)
         _check_secret_and_data(credential.type, request)
@@ -188,7 +189,7 @@ class TenantCredentials:
             await self._disconnect_mqtt_clients(credential.access_key)
 
     async def delete(self, user: Principal, ids: Sequence[int]) -> None:
-        """Delete credentials, ignoring unknown ids."""
+        """Delete credentials and disconnect their MQTT clients; ignore unknown ids."""
         credentials = [await self.store.get(user.tenant, credential_id) for credential_id in ids]
         await self.store.remove(user.tenant, ids)
         for credential in credentials:
@@ -196,14 +197,15 @@ class TenantCredentials:
                 await self._disconnect_mqtt_clients(credential.access_key)
 
     async def verify_login(self, kind: CredentialsType, access_key: str, secret: str) -> str | None:
-        """Return the tenant of an access key; None if the secret is wrong."""
+        """Return the tenant of an access key; None if the key or the secret is wrong."""
         credential = await self._find_verified(kind, access_key, secret)
         return None if credential is None else credential.tenant
 
     async def verify_mqtt_login(self, request: MqttLogin) -> MqttLoggedIn:
         """Return the tenant and a digest of the credential of an MQTT client.
 
-        Both are empty if the secret is wrong. Without a secret, return the current credential.
+        Both are empty if the access key is unknown or the secret is wrong. A request without a
+        secret is accepted: it only asks for the current digest.
         """
         credential = await self._find_verified(
             CredentialsType.MQTT, request.access_key, request.secret
@@ -216,7 +218,11 @@ class TenantCredentials:
     async def _find_verified(
         self, kind: CredentialsType, access_key: str, secret: str | None
     ) -> Credential | None:
-        """Return the credential of an access key, which ends with its tenant."""
+        """Return the credential of an access key if the secret matches, else None.
+
+        The access key ends with the tenant. If `secret` is None, it is not compared. A credential
+        without a secret never matches.
+        """
         credential = await self.store.find(access_key.rpartition("@")[2], kind, access_key)
         if credential is None or not credential.secret:
             return None
@@ -225,7 +231,7 @@ class TenantCredentials:
         return credential if matches else None
 
     async def _disconnect_mqtt_clients(self, access_key: str) -> None:
-        """Disconnect MQTT clients after a change; skip it if `auth` does not respond."""
+        """Disconnect the MQTT clients of an access key; only log if that fails."""
         try:
             await self.rpc.call(CLOSE_MQTT_CLIENTS, CloseMqttClients(access_key), Done)
         except ThingwayError as error:

@@ -84,7 +84,10 @@ class CredentialStore:
     async def list(
         self, tenant: str, kind: CredentialsType | None, request: PageRequest
     ) -> tuple[list[Credential], int]:
-        """Return one page of the credentials, newest first, and the number of all."""
+        """Return one page of the credentials, newest first, and the number of all matches.
+
+        With `kind`, only credentials of this type match.
+        """
         query: Document = {"tenant": tenant, **({"type": kind.value} if kind else {})}
         rows, total = await find_page(
             self._credentials, query, [("_id", -1)], request.skip, request.size
