@@ -64,7 +64,7 @@ class Component(msgspec.Struct):
     title: str
     """Name that users see."""
     data: str
-    """JSON text."""
+    """Description, parameters, outputs and JSON schema of the node type, as JSON text."""
 
 
 class Languages(msgspec.Struct):
@@ -112,7 +112,7 @@ def build_catalogue(
 
 
 def render_component(node: AnyNodeType) -> str:
-    """Return `data` of a node type."""
+    """Return `Component.data` of a node type."""
     properties = list(_list_properties(node))
     document = {
         "component": {
