@@ -50,7 +50,7 @@ from services.workflow.triggers.wiring import Triggers, wire_stores, wire_trigge
 
 @dataclass(frozen=True)
 class WorkflowPackages:
-    """The packages of a process."""
+    """The clients and the constructed packages of a process."""
 
     clients: Clients
     nodes: NodeTypes
@@ -121,7 +121,10 @@ def build_app(core: WorkflowPackages) -> Litestar:
 
 @asynccontextmanager
 async def lifespan(core: WorkflowPackages) -> AsyncIterator[None]:
-    """Run the background tasks of a replica, and stop them in order."""
+    """Run the background tasks of a replica.
+
+    At the end, stop the triggers, then wait for current runs, then stop the other tasks.
+    """
     clients, engine, triggers = core.clients, core.engine, core.triggers
 
     async def use(request: UsageRequest) -> Usage:

@@ -1,7 +1,7 @@
 """Combines many small writes of a tenant; entries wait while a write is running.
 
 Each write to the store takes a round trip and a journal sync, regardless of its size. Hundreds of
-runs per second share them. No I/O of its own.
+runs per second therefore share a few writes. No I/O of its own.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ MAX_WRITERS, WRITERS_PER_TENANT = 8, 2
 class WriteBatcher(Generic[T, R]):
     """Passes batches of entries to `write`, which returns a result for each entry.
 
-    A batch contains entries of one tenant, and of other tenants with few entries, so that many such
-    tenants cost no more than one. The number of waiting entries has no limit here, because each
-    belongs to a run, and runs are limited.
+    A batch contains entries of one tenant, and of other tenants with few entries, so that many
+    small tenants cost no more than one large tenant. The number of waiting entries has no limit
+    here, because each entry belongs to a run, and runs are limited.
     """
 
     def __init__(
@@ -46,9 +46,10 @@ class WriteBatcher(Generic[T, R]):
         size: Callable[[T], int] = lambda _: 0,
         linger: float = 0.0,
     ) -> None:
-        """Use `name` in metrics and `size` as the characters of a large entry.
+        """`tenant` and `size` return the tenant of an entry and its number of characters.
 
-        Fewer than `MAX_ENTRIES_PER_WRITE` entries of a tenant wait `linger` seconds for more.
+        `name` is used in metrics. Fewer than `MAX_ENTRIES_PER_WRITE` entries of a tenant wait
+        `linger` seconds for more.
         """
         self._write = write
         self._tenant = tenant
@@ -101,7 +102,7 @@ class WriteBatcher(Generic[T, R]):
     async def _write_batch(self, batch: Sequence[tuple[T, "asyncio.Future[R]"]]) -> None:
         try:
             results = await self._write([entry for entry, _ in batch])
-        except Exception as error:  # noqa: BLE001 - raised by the callers of `put`
+        except Exception as error:  # noqa: BLE001 - raised by the callers of `write`
             for _, done in batch:
                 if not done.done():
                     done.set_exception(error)

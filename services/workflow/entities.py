@@ -51,7 +51,10 @@ class Entities:
         )
 
     async def read_values(self, tenant: str, keys: Sequence[str]) -> EntityValues:
-        """Return the latest values; None without a value, unknown keys are missing."""
+        """Return the latest values by key, None for an entity without a value.
+
+        Keys of entities that do not exist are left out.
+        """
         request = ReadEntities(tenant, list(keys))
         return await self._rpc.call(ENTITY_VALUES, request, EntityValues)
 
@@ -60,8 +63,8 @@ class Entities:
     ) -> UpdateOutcome:
         """Set properties and return those that were set; a dry run only validates.
 
-        Concurrent updates of custom entities share a request. They need no response from outside
-        the platform, so none delays others.
+        Concurrent updates of custom entities share a request. A custom entity needs no response
+        from outside the platform, so no update delays the others in the request.
         """
         request = EntityUpdate(tenant=tenant, exchange=dict(exchange), hops=hops, dry_run=dry_run)
         if all(map(is_custom_key, exchange)):

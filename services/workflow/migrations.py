@@ -44,14 +44,17 @@ INDEXES_BY_COLLECTION = {
 
 
 async def _check_notices(database: Database) -> None:
-    """Check all waiting notices once. Digests of the previous version are sent early."""
+    """Let senders check the notices of each user and channel once.
+
+    An expired claim causes the check. Digests of the previous version are sent early.
+    """
     for channel in CHANNELS:
         free, expired = {f"claimed.{channel}": None}, {f"claimed.{channel}": 1}
         await database["alarm_notifications"].update_many(free, {"$set": expired})
 
 
 async def _drop_due_index(database: Database) -> None:
-    """Deliver notices of the previous version, and drop the index that only it uses."""
+    """Deliver notices of the previous version, and drop the index of that version."""
     await _check_notices(database)
     await drop_index_if_present(database["alarm_notices"], "due_1")
 

@@ -60,7 +60,7 @@ class ValidateDesign(msgspec.Struct):
 
 
 class DesignFault(ResponseModel, kw_only=True):
-    """A reason; `node_id` is set if a single node is at fault."""
+    """A reason why a design cannot run; `node_id` is set if a single node is at fault."""
 
     node_id: str | None = None
     """Id of the node at fault."""
@@ -77,14 +77,14 @@ class DesignValidation(Answer[bool], kw_only=True):
 
 
 class TestFlow(msgspec.Struct, kw_only=True):
-    """Body of a flow test, with a design or the id of a flow for its latest one."""
+    """Body of a flow test: a design, or the id of a flow to test its latest design."""
 
     design_data: str | None = None
     """Nodes and edges as JSON text."""
     flow_id: Id | None = None
     """Id of a flow visible to the caller; the response repeats it."""
     input: dict[str, Any] | None = None
-    """Output of the entry."""
+    """Input of the entry, as a trigger would provide it, such as inputs of a service call."""
     dry_run: bool = False
     """Whether actions are only validated."""
 
@@ -110,7 +110,7 @@ class FlowTestResult(ResponseModel, kw_only=True):
     start_time: int
     time_cost: int
     trace_infos: list[TraceItem]
-    """Traces of the nodes in their order."""
+    """Traces of the nodes, in the order in which the nodes finished."""
 
 
 def trace_invalid_design(text: str, error: DesignInvalid, run: Run) -> list[TraceItem]:
@@ -337,7 +337,7 @@ test_flow = post(
     deprecated=True,
     waits=True,
 )(test_design.fn)
-"""Same operation under its older path."""
+"""The operation `test_design` under its older path."""
 
 
 @dataclass(frozen=True)

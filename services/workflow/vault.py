@@ -49,7 +49,7 @@ class SecretField(msgspec.Struct, frozen=True):
     holder: dict[str, Any]
     name: str
     field: str
-    """Its path, for example `parameters.emailConfig.smtpConfig.password`."""
+    """Path of the secret in the node, such as `parameters.emailConfig.smtpConfig.password`."""
     destination: str
     """Host or URL that gets the secret; empty if it is sent nowhere."""
 
@@ -70,7 +70,10 @@ class SecretField(msgspec.Struct, frozen=True):
 
 
 def find_secret_fields(node: DesignNodeJson, registry: NodeRegistry) -> Iterator[SecretField]:
-    """Yield the secrets of a node of a design, which may be an invalid draft."""
+    """Yield the secrets of a node, and the marks that replace secrets.
+
+    The node may be an invalid draft.
+    """
     kind = registry.find(read_component_name(node))
     data = node.get("data")
     parameters = data.get("parameters") if isinstance(data, dict) else None
@@ -118,7 +121,7 @@ def _value_at(value: Any, path: ParameterPath) -> Any:
 
 
 def _read_destination(parameters: dict[str, Any], path: ParameterPath) -> str:
-    """Return the host, or the URL without its path."""
+    """Return the host, or scheme and host of a URL; empty without a destination."""
     destination = _value_at(parameters, path) if path else ""
     text = destination.strip() if isinstance(destination, str) else ""
     return "/".join(text.split("/")[:3]) if "://" in text else text
@@ -187,7 +190,7 @@ class Vault:
     def replace_secrets_by_marks(self, tenant: str, text: str) -> ConcealedDesign:
         """Return a storable design with marks instead of secrets.
 
-        References are not secret and stay.
+        Values that contain a reference are not secret and stay.
         """
         design = msgspec.json.decode(text)
         new_secrets: dict[str, str] = {}
@@ -249,7 +252,10 @@ class Vault:
 
 
 def map_marks_to_contexts(tenant: str, text: str, registry: NodeRegistry) -> dict[str, str]:
-    """Return the encryption context of each secret of a design, by its mark."""
+    """Return the encryption context of each secret that a mark replaces, by mark.
+
+    `text` is a design or a node. The result is empty if the text is not JSON.
+    """
     try:
         _, nodes = _decode_design_or_node(text)
     except (msgspec.DecodeError, RecursionError):
@@ -273,7 +279,7 @@ def _list_nodes(design: Any) -> list[DesignNodeJson]:
 
 
 def _decode_design_or_node(text: str) -> tuple[Any, list[DesignNodeJson]]:
-    """Decode the JSON text of a design or a node; return it, and its nodes.
+    """Decode the JSON text of a design or a node; return the content and its nodes.
 
     Raises `msgspec.DecodeError` and `RecursionError`.
     """
