@@ -301,7 +301,7 @@ FLOW_EDIT_FUNCTIONS = (Function.WORKFLOW_ADD, Function.WORKFLOW_EDIT)
 async def validate_design(
     request: HttpRequest, trials: Trials, data: JSONBody[ValidateDesign]
 ) -> DesignValidation:
-    """Get whether a design can run. `detail` lists all reasons if it cannot."""
+    """Get whether a design can run. `detail` lists the reasons if it cannot."""
     reasons = await trials.validate_design(get_principal(request), data.design_data)
     return DesignValidation(
         data=not reasons,
@@ -314,7 +314,7 @@ async def validate_design(
 async def test_design(
     principal: RequestPrincipal, trials: Trials, data: JSONBody[TestFlow]
 ) -> FlowTestResult:
-    """Run a saved or unsaved design with `input` as its trigger; nothing is logged.
+    """Run a design with `input` as the input of its entry; nothing is logged.
 
     Nodes act on real devices and systems. With `dry_run`, their actions are only validated.
     """

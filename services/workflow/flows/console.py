@@ -40,7 +40,7 @@ VersionParameter = Annotated[
 async def search_flows(
     principal: RequestPrincipal, flows: Flows, data: JSONBody[SearchFlows]
 ) -> list[FlowResponse] | Page[FlowResponse]:
-    """Search flows by part of their name, newest first."""
+    """Search flows by part of their name, by default newest first."""
     return await flows.search(principal, data)
 
 

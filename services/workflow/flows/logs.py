@@ -116,7 +116,7 @@ class LogService:
     async def search(
         self, user: Principal, flow_id: int, request: SearchLogs
     ) -> list[RunSummary] | Page[RunSummary]:
-        """Return one page of a flow's runs, newest first."""
+        """Return one page of a flow's runs, by default newest first."""
         await self.flows.get_visible(user, flow_id)
         runs, total = await self.store.search(user.tenant, flow_id, request.status or "", request)
         return request.listed(list(map(_run_summary, runs)), total)
@@ -145,7 +145,7 @@ async def search_flow_logs(
     flow_id: PathId,
     data: JSONBody[SearchLogs],
 ) -> list[RunSummary] | Page[RunSummary]:
-    """Search the runs of a flow, newest first. Tests are not included."""
+    """Search the runs of a flow, by default newest first. Tests are not included."""
     return await logs.search(principal, flow_id, data)
 
 

@@ -39,10 +39,10 @@ class Flow(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class DeploymentObserver:
-    """A part of a trigger type, which is notified of stored and deleted flows.
+    """Base of the parts of triggers that are notified of stored and deleted flows.
 
-    Each observer is notified of all flows, because a flow may have started with an entry of its
-    trigger type before. All methods are idempotent.
+    Each observer is notified of all flows, because an earlier version of a flow may have started
+    with another type of entry. All methods are idempotent.
     """
 
     async def prepare_entry(self, flow: Flow, entry: DesignNode) -> None:

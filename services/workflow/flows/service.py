@@ -66,7 +66,7 @@ class FlowService:
     async def search(
         self, user: Principal, request: SearchFlows
     ) -> list[FlowResponse] | Page[FlowResponse]:
-        """Return one page of the flows visible to the user, newest first."""
+        """Return one page of the flows visible to the user, by default newest first."""
         grants = await self.sharing.read_grants(user)
         visible = None if grants.everything else sorted(grants.resources.workflows)
         flows, total = await self.store.search(user.tenant, visible, request)
@@ -313,7 +313,10 @@ class FlowService:
 
 
 def _with_changes(flow: Flow, **fields: Any) -> Flow:
-    """Return the flow with changes and a later `updated_at`, which must differ."""
+    """Return the flow with changes and a later `updated_at`.
+
+    `FlowStore.replace` detects concurrent changes by `updated_at`.
+    """
     updated = max(datetime.now(UTC), flow.updated_at + timedelta(milliseconds=1))
     if fields.get("enabled"):
         fields["stopped"] = None

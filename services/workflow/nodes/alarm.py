@@ -47,9 +47,10 @@ class AlarmParameters(Parameters):
 
 
 class AlarmNode(EntityStep[AlarmParameters]):
-    """Raises an alarm unless it is open, or clears it if it is; once per run.
+    """Raises an alarm unless it is open, or clears it if it is open.
 
-    Its output has `alarmId` of the open or cleared alarm, if any, and `changed`.
+    A restarted run does not repeat the change. The output has `alarmId` of the open or cleared
+    alarm, if any, and `changed`.
     """
 
     name = "alarm"

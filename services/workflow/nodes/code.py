@@ -84,7 +84,7 @@ class CodeParameters(Parameters):
 
 
 class CodeNode(Step[CodeParameters]):
-    """Runs code in the sandbox. Its value is the output."""
+    """Runs code in the sandbox. The value of the code is the output."""
 
     name = "code"
     title = "Code"

@@ -35,7 +35,8 @@ SORT_FIELD_BY_COLUMN = {
 """Sortable columns."""
 _LIST_PROJECTION = {"trace": 0, "entered": 0}
 ENDED_RUNS_FILTER = {"timeCost": {"$exists": True}}
-"""Filter of the runs in the log. Indexes with it have only ended runs, so each is indexed once."""
+"""Filter of the runs in the log. Indexes with this filter have only ended runs, so that a run is
+indexed only once."""
 _decode_traces = msgspec.json.Decoder(list[TraceItem]).decode
 
 
@@ -159,8 +160,8 @@ class RunStore:
     ) -> bool:
         """Take over a run; return whether it was taken over.
 
-        A run that has ended or belongs to a replica in `alive` is not taken over. With `restart`, a
-        run that has started an unrepeatable step is not either.
+        A run that has ended or belongs to a replica in `alive` is not taken over. With
+        `restart`, neither is a run that has started an unrepeatable step.
         """
         query: Document = {
             "_id": run.id,

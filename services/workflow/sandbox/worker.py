@@ -36,7 +36,7 @@ _READ_BYTES = 65_536
 
 
 class Interpreter:
-    """A JavaScript interpreter: prepared before the fork, used once after the fork."""
+    """A JavaScript interpreter, prepared before the fork for one request after it."""
 
     def __init__(self, memory_bytes: int, output_bytes: int) -> None:
         self._context = quickjs.Context()

@@ -175,7 +175,7 @@ class ListenerIndex:
 def build_event_starts(
     index: ListenerIndex, change: EntityChange, hops: int, trace: str = "", *, is_held: bool = False
 ) -> Iterator[FlowStart]:
-    """Yield a run of each flow that listens to one of the new values.
+    """Yield the start of a run for each flow that listens to a new value.
 
     The event's id is the key, so a redelivered event starts no second run.
     """

@@ -295,6 +295,6 @@ class TimerRunner:
 
 
 def _build_start(timer: Timer) -> FlowStart:
-    """Return the run of a due timer, which starts a trace."""
+    """Return the start of a due timer's run, with a new trace."""
     with begin_trace("timer", SpanKind.PRODUCER) as span:
         return FlowStart(timer.flow, timer.entered, replace(timer.cause, trace=span_header(span)))
