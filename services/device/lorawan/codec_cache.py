@@ -26,16 +26,16 @@ class CachedCodec(NamedTuple):
 
 
 class CodecCache:
-    """Codecs of this process; a change takes effect within seconds."""
+    """Caches codecs of products; a changed codec is used after `CODEC_CHECK_SECONDS` at most."""
 
     def __init__(self, products: ProductStore) -> None:
         self._products = products
         self._known: LruCache[ProductKey, tuple[float, CachedCodec]] = LruCache(MAX_CACHED_CODECS)
 
     async def find_all(self, keys: Iterable[ProductKey]) -> dict[ProductKey, CachedCodec]:
-        """Return the codecs of products.
+        """Return the codecs of products; `codec` is None for a product without a codec.
 
-        One query reads all versions that must be checked, and one more each codec that changed.
+        One query reads all versions that must be checked. One more query reads each changed codec.
         """
         now = time.monotonic()
         codecs: dict[ProductKey, CachedCodec] = {}

@@ -1,7 +1,7 @@
 """Requests to codec processes, and their responses.
 
-The services import only this file: QuickJS, which starts a thread when it is imported, is loaded in
-codec processes only.
+Only codec processes import QuickJS, because it starts a thread when it is imported. Services
+import this file instead.
 """
 
 import math
@@ -20,7 +20,7 @@ class CodecCall(msgspec.Struct, frozen=True, array_like=True):
     """Payload bytes, or the values."""
     port: int
     at: int
-    """When the frame was received, ms."""
+    """The current time for the script, ms; of a frame, the time at which it was received."""
 
 
 class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
@@ -31,13 +31,13 @@ class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):
     codec: Codec | None = None
     """Sent only after the worker has answered that it lacks the codec."""
     seconds: float = math.inf
-    """Processor time of the batch; later calls are rejected."""
+    """Maximum processor time of the batch, in seconds; calls after it are rejected."""
     logging: bool = False
     """Whether to return console output."""
 
 
 class FunctionsRequest(msgspec.Struct, frozen=True, array_like=True, tag="read"):
-    """Asks which functions scripts have; the worker imports the scripts."""
+    """Request for the functions that scripts have; the worker evaluates each script."""
 
     scripts: list[str]
     names: list[str]
@@ -59,7 +59,7 @@ class CallOutcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BatchResult(msgspec.Struct, frozen=True, array_like=True):
-    """Outcomes, and the processor time that they took in seconds."""
+    """Outcomes of a batch, and its processor time in seconds (wall time after a lost process)."""
 
     outcomes: list[CallOutcome]
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""A loaded codec: scripts are evaluated once, each call has fresh variables."""
+"""A loaded codec: its scripts are compiled once, and each call has fresh variables."""
 
 import json
 import re
@@ -27,7 +27,7 @@ OUT_OF_MEMORY_FAULT = "needs too much memory"
 
 
 class CodecInterrupted(CodecFailed):
-    """A call was interrupted, so the codec must be loaded again."""
+    """A call was interrupted or loading failed, so the codec must be loaded again."""
 
 
 _VALID_SYNTAX_MARKER = "the syntax of this script is valid"
@@ -50,15 +50,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class _Engine:
-    """A context that freezes or restores shared objects after each call.
+    """A context whose built-in objects are frozen, or restored after each call.
 
     Only one thread may use it.
     """
 
     def __init__(self, scripts: Iterable[AnalysedScript], changeable: Sequence[str] | None) -> None:
-        """Create a context in which scripts can change the built-in objects at the given paths.
+        """Create a context in which scripts can change the built-in objects of `changeable`.
 
-        Without `changeable`, they can change the built-in objects that they name.
+        For None, scripts can change the built-in objects that the analysis found in their text.
         """
         self._context = _create_context()
         if any(script.buffer for script in scripts):
@@ -88,7 +88,7 @@ class LoadedCodec(_Engine):
         """Load the scripts of a codec; raise `CodecFailed` when they cannot be parsed.
 
         `changeable` are paths of built-in objects (`Array.prototype`) that scripts can change, and
-        `ALL_BUILT_INS` is all of them. By default scripts can change those that they name.
+        `ALL_BUILT_INS` is all of them. By default these are the objects that the analysis found.
         """
         scripts = {name: analyse_script(source) for name, source in codec.scripts.items()}
         super().__init__(scripts.values(), changeable)
@@ -112,7 +112,7 @@ class LoadedCodec(_Engine):
     def encode(self, values: Any, port: int, at: int, *, logging: bool = False) -> Any:
         """Encode values and return the result; raise as `decode` does.
 
-        An integer beyond 2^53 fails, too.
+        Also raises `CodecFailed` for an integer that a JavaScript number cannot represent exactly.
         """
         if (integer := _find_inexact_integer(values)) is not None:
             raise CodecFailed(f"cannot be given {integer}: JavaScript keeps only 2^53 exactly")

@@ -1,7 +1,8 @@
 """Processes that run codecs, and their budgets of processor time.
 
-A codec may use the time of a normal frame, and a reserve. A slow codec uses up its reserve and then
-runs only as often as the reserve grows. The codecs of a tenant share a limit.
+For each frame, a codec may use the time of a normal frame, and beyond it a reserve. A slow codec
+uses up its reserve and then runs only as often as the reserve grows. All codecs of a tenant also
+share one reserve.
 """
 
 import asyncio
@@ -37,7 +38,10 @@ from services.device.things.codec_model import Codec
 log = logging.getLogger(__name__)
 
 SECONDS_PER_FRAME = 0.0001
-"""Processor time of a frame; codecs of manufacturers need a seventh of it."""
+"""Processor time that each frame may use without a charge to a budget.
+
+Codecs of manufacturers need a seventh of it.
+"""
 MAX_TIME_ACCOUNTS = 10_000
 
 
@@ -58,9 +62,9 @@ class TimeBudget:
         self._accounts: LruCache[object, _TimeAccount] = LruCache(MAX_TIME_ACCOUNTS)
 
     def seconds_left(self, key: object, frames: int, now: float) -> float:
-        """Return the seconds that `frames` may use; 0 if the account is empty.
+        """Return the processor seconds that `frames` frames may use; 0 if the account is empty.
 
-        `now` is monotonic.
+        `now` is in monotonic seconds.
         """
         account = self._accounts.get(key)
         if account is None:
@@ -71,7 +75,7 @@ class TimeBudget:
         return account.left + frames * SECONDS_PER_FRAME if account.left > 0 else 0.0
 
     def spend(self, key: object, frames: int, seconds: float) -> None:
-        """Charge the time beyond the normal time of `frames`."""
+        """Charge an account for processor time beyond `SECONDS_PER_FRAME` for each of `frames`."""
         account = self._accounts.get(key)
         if account is not None:
             account.left -= max(seconds - frames * SECONDS_PER_FRAME, 0.0)
@@ -86,14 +90,18 @@ class CodecBudgets:
         self._tenants = TimeBudget(maximum=1.0, rate=tenant_rate)
 
     def seconds_left(self, tenant: str, version: str, frames: int, now: float) -> float:
-        """Return the seconds that frames of a codec may use; 0 if an account is empty."""
+        """Return the processor seconds that `frames` frames of a codec may use.
+
+        Returns 0 if the account of the codec or of the tenant is empty. `now` is in monotonic
+        seconds.
+        """
         return min(
             self._codecs.seconds_left((tenant, version), frames, now),
             self._tenants.seconds_left(tenant, frames, now),
         )
 
     def spend(self, tenant: str, version: str, frames: int, seconds: float) -> None:
-        """Charge the time that frames of a codec took."""
+        """Charge codec and tenant for processor time beyond `SECONDS_PER_FRAME` for each frame."""
         self._codecs.spend((tenant, version), frames, seconds)
         self._tenants.spend(tenant, frames, seconds)
 
@@ -102,7 +110,7 @@ WORKER_MODULE = "services.device.lorawan.codec_worker"
 MAX_PROCESSES = 8
 """Maximum number of codec processes."""
 MAX_WAITING_CALLS_PER_TENANT = 10_000
-"""Maximum codec calls of a tenant that wait for its process."""
+"""Maximum batches of calls of a tenant that wait for its process."""
 MAX_PROCESS_BYTES = 32 * 1024 * 1024
 """Bytes of memory above which a codec process ends after its call."""
 MAX_ANSWER_BYTES = 8 * 1024 * 1024
@@ -112,7 +120,7 @@ ANSWER_SECONDS_PER_CALL = 0.001
 LATE_SECONDS = 0.15
 """Seconds after which a batch is late, in addition to `SECONDS_PER_FRAME` for each frame."""
 MAX_START_SECONDS = 2.0
-"""Seconds that a process may take to start, during which its codec is not late."""
+"""Seconds that a process may take to start; the calls of its tenant are not late until then."""
 ANSWER_TIMEOUT_SECONDS = 10.0
 """Seconds after which a silent worker is lost. A worker itself limits its processor time."""
 LOST_OUTCOME = CallOutcome(fault="ended its process")
@@ -126,8 +134,9 @@ _decode_response = msgspec.msgpack.Decoder(WorkerResponse).decode
 class CodecWorkers:
     """Up to `maximum` codec processes; `async with` closes them.
 
-    Tenants take turns by the time that their calls take, one call of a tenant at a time. A process
-    stays with its tenant. When all are in use, the one that was used longest ago ends.
+    Tenants take turns by the time that their batches take. One batch of a tenant runs at a time. A
+    process serves one tenant. When `maximum` processes exist and another tenant needs one, the idle
+    process that was used longest ago ends.
     """
 
     def __init__(self, maximum: int = MAX_PROCESSES, late_seconds: float = LATE_SECONDS) -> None:
@@ -198,7 +207,11 @@ class CodecWorkers:
         return (await self._request_answer(tenant, request, len(scripts))).outcomes
 
     def is_late(self, tenant: str, since: float) -> bool:
-        """Return whether calls that have waited from time `since` (monotonic) are late."""
+        """Return whether the running calls of a tenant are late.
+
+        If none are running, those that wait since `since` (monotonic seconds) are late after
+        `late_seconds`.
+        """
         return time.monotonic() > self._due.get(tenant, since + self._late_seconds)
 
     async def _request_answer(

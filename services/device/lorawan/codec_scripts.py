@@ -31,8 +31,9 @@ _LEVEL_SEPARATOR = re.compile("[.#]")
 def nest_keys(values: dict[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
     """Return `values` with nested keys as objects, and a fault for each lost value.
 
-    A value is lost when another one has its place. A plain key precedes a nested one, and an
-    earlier key a later one. Keys nest at every level.
+    Nested keys have several levels, such as `plan.days` and `plan.days#sunday`. A value is lost
+    when a different value has its place, or when it is deeper than `MAX_DEPTH`. A plain key takes
+    precedence over a nested key, and an earlier key over a later key.
     """
     faults: list[Fault] = []
     if not _has_nested_keys(values, 0):
@@ -124,7 +125,7 @@ DECODER_ARGUMENTS_BY_ENTRY_POINT = {
     ],
     "Decoder": [CodecArgument("bytes", payload=True), CodecArgument("port")],
 }
-"""Arguments by entry point of decoders; the first one that a script has is used."""
+"""Arguments of decoders by entry point; the first entry point that a script has is used."""
 ENCODER_ARGUMENTS_BY_ENTRY_POINT = {
     "encodeDownlink": [CodecArgument("input")],
     "Encode": [
@@ -158,7 +159,7 @@ class EncodedDownlink(NamedTuple):
 def find_entry_point(
     functions: Mapping[str, Sequence[str]], conventions: Mapping[str, list[CodecArgument]]
 ) -> list[CodecStep]:
-    """Return the first function of `conventions` that a script has, or nothing.
+    """Return one step, for the first function of `conventions` that a script has, or no step.
 
     `functions` has the names of functions by script, `conventions` the arguments by function name.
     """
@@ -185,9 +186,9 @@ def parse_decoder_result(steps: Sequence[CodecStep], value: Any) -> DecodedUplin
 
 
 def parse_encoder_result(steps: Sequence[CodecStep], value: Any, port: int) -> EncodedDownlink:
-    """Return the bytes of an encoder; raise `CodecFailed` for errors or no bytes.
+    """Return the bytes of an encoder; raise `CodecFailed` for errors, invalid bytes or port.
 
-    `port` applies unless the codec returns another one. The fraction of a byte is cut off, as
+    `port` applies unless the codec returns another port. The fraction of a byte is cut off, as
     network servers do (`[interval / 256, interval % 256]`).
     """
     warnings: list[str] = []
@@ -229,7 +230,7 @@ MAX_READINGS_PER_FRAME = 255
 def extract_past_readings(
     decoded: dict[str, Any], tsl: Tsl, oldest: int, newest: int
 ) -> tuple[list[PastReading], list[Fault]]:
-    """Remove past readings of `oldest` to `newest` (ms) from decoded values.
+    """Remove past readings from decoded values, and accept those of `oldest` to `newest` (ms).
 
     Return a reading for each time with the values that the TSL accepts, and a fault for each
     rejected row or value. A property that the TSL declares holds no past readings.
@@ -287,7 +288,7 @@ def _are_past_readings(rows: Any) -> bool:
 
 
 def _row_time_ms(row: dict[str, Any]) -> float | None:
-    """Return the time of a row in ms, or None."""
+    """Return the time of a row in ms; None if it is missing or invalid."""
     timestamp = row.get("timestamp")
     if isinstance(timestamp, str):
         timestamp = parse_number(timestamp)
@@ -316,7 +317,7 @@ def check_decoded_frame(
 ) -> DecodeResult:
     """Check a decoded frame against the TSL.
 
-    Past readings must be of `oldest` to `newest` (ms).
+    Past readings before `oldest` or after `newest` (ms) are rejected.
     """
     try:
         decoded, _, left_out = parse_decoder_result(codec.decoder, outcome.result())

@@ -56,7 +56,7 @@ LATEST_TEST_READING_MS = 2**53 - 1
 MAX_CODEC_BYTES = 1024 * 1024
 """Maximum bytes of a codec with its examples."""
 MAX_CONCURRENT_TESTS = 4
-"""Maximum concurrent imports and tests of a tenant in a process."""
+"""Maximum codecs of a tenant that a process validates or tests at the same time."""
 SINGLE_SCRIPT_NAME = "script"
 """Name of a script that was sent without a name."""
 
@@ -89,9 +89,9 @@ class CodecService:
         return codec
 
     async def put(self, principal: Principal, model: str, body: PutCodec) -> ProductCodec:
-        """Replace the codec of a product.
+        """Replace the codec of a product; raise like `validate`.
 
-        Raises `InvalidInput` with every fault of scripts, functions and examples.
+        Also raises `NotFound` for an unknown product and `Conflict` for the built-in product.
         """
         tenant = principal.tenant
         if model.lower() == GENERIC_MODEL:
@@ -105,7 +105,9 @@ class CodecService:
     async def validate(self, tenant: str, body: PutCodec, document: TslDocument) -> ProductCodec:
         """Return a codec as it will be stored, for a product with this TSL.
 
-        Raises `InvalidInput` with every fault of scripts, functions and examples.
+        Scripts are checked first, then functions, then examples. Raises `InvalidInput` with all
+        faults of the first of these checks that fails, and `TooManyRequests` at
+        `MAX_CONCURRENT_TESTS`.
         """
         with self._hold_test_slot(tenant):
             codec = await self._build_codec(tenant, body)
@@ -141,8 +143,8 @@ class CodecService:
     ) -> GapHealingSettings:
         """Set the healing settings of a product.
 
-        The codec is checked again by the current TSL. Raises `InvalidInput` when it has no valid
-        request for past readings, `Conflict` when it was changed at the same time.
+        If `body.on`, the codec is first checked by the current TSL. Then raises `InvalidInput` when
+        the codec has no valid request for past readings, `Conflict` when it was changed meanwhile.
         """
         tenant, stored = principal.tenant, await self.get(principal, model)
         if body.on:
@@ -208,7 +210,7 @@ class CodecService:
                 del self._running_tests[tenant]
 
     async def _build_codec(self, tenant: str, body: PutCodec) -> Codec:
-        """Return the codec of a body; raise `InvalidInput` with every fault."""
+        """Return the codec of a body; raise `InvalidInput` with all faults of the first check."""
         if (body.script is None) == (not body.scripts):
             raise InvalidInput("either script or scripts is needed", field="script")
         scripts = body.scripts if body.script is None else {SINGLE_SCRIPT_NAME: body.script}
@@ -233,7 +235,7 @@ class CodecService:
     async def _check_examples(
         self, tenant: str, codec: Codec, examples: Sequence[CodecExample]
     ) -> None:
-        """Decode examples; raise `InvalidInput` with every fault."""
+        """Decode examples; raise `InvalidInput` with all that fail or differ from `expected`."""
         paths = [f"examples[{at}]" for at in range(len(examples))]
         calls = [
             CodecCall("decode", example.content(f"{path}."), example.port, 0)
@@ -256,7 +258,10 @@ class CodecService:
     async def _find_history_request(
         self, tenant: str, codec: Codec, document: TslDocument
     ) -> HistoryRequest | None:
-        """Return the service that requests past readings, or None."""
+        """Return the service for requests of past readings, with its fault if it has one.
+
+        Returns None if the TSL has no service with a time range, or the codec has no encoder.
+        """
         services = find_range_services(document) if codec.encoder else []
         if not services:
             return None
@@ -268,7 +273,7 @@ class CodecService:
 def _assemble_codec(
     body: PutCodec, scripts: dict[str, str], functions: dict[str, list[str]]
 ) -> Codec:
-    """Return the codec; raise an error for steps whose script or function is missing."""
+    """Return the codec; raise `InvalidInput` if a script, a function or the decoder is missing."""
     faults = []
     for chain, steps in (("decoder", body.decoder), ("encoder", body.encoder)):
         for at, step in enumerate(steps):
@@ -322,7 +327,7 @@ def _encoder_test_result(
 
 
 def _find_write_faults(tsl: Tsl, values: dict[str, Any]) -> list[CodecFault]:
-    """Return the faults of writing `values`; service calls have none."""
+    """Return the faults of the properties in `values`; inputs of services are not checked."""
     properties: dict[str, Any] = {k: value for k, value in values.items() if not tsl.service(k)}
     if not properties:
         return []

@@ -25,14 +25,14 @@ _GLOBAL_NAMES = (
     "|isFinite|isNaN|parseFloat|parseInt|unescape|exports|module"
 )
 ALL_BUILT_INS = ["*"]
-"""All built-in objects."""
+"""The value of `changeable` that stands for all built-in objects."""
 COMMON_PROTOTYPES = [
     f"{name}.prototype"
     for name in ("Object", "Array", "String", "Number", "Boolean", "Function", "Date", "RegExp")
 ]
 """Prototypes that a script can reach without their constructors."""
 MAX_CHECKED_NAMES = 500
-"""Maximum number of declared names that are checked."""
+"""Maximum declared names of a script that can be read as properties of the global object."""
 
 MAX_CACHED_SCRIPTS = 16
 """Number of analysed scripts in the cache."""
@@ -71,7 +71,7 @@ _ARRAY_METHOD_ASSIGNMENT = re.compile(
 _COMMON_METHOD_ASSIGNMENT = re.compile(
     rf"\.\s*(apply|bind|call|toLocaleString|toString)\s*{_ASSIGNMENT}"
 )
-"""The same for methods that arrays share with functions and other objects."""
+"""Assignments of methods that arrays share with functions and other objects."""
 _DECLARATION = re.compile(r"\b(?:function\s*\*?|var)\s+([A-Za-z_$][\w$]*)")
 _DECLARATION_LIST = re.compile(r"\bvar\s+([\w$]+[^;,\n(){}\[\]]*(?:,\s*[\w$]+[^;,\n(){}\[\]]*)*)")
 _LEXICAL_DECLARATION = re.compile(

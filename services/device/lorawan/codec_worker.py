@@ -37,14 +37,14 @@ MAX_LOADED_CODECS = 8
 MAX_ADDED_MEMORY_BYTES = 192 * 1024 * 1024
 """Bytes that the process may use in addition to its initial memory."""
 MAX_RESULT_LEVELS = 500
-"""Maximum levels of a result; the service itself handles more."""
+"""Recursion limit of the process, which limits the levels of a result; services handle more."""
 KILL_SECONDS = 2.0
 """Processor time of a call in seconds after which the kernel kills the process.
 
 QuickJS checks its own limit between operations, and cannot interrupt some long built-ins.
 """
 MAX_INTEGER_BITS = 63
-"""Maximum bits of an integer, without its sign."""
+"""Maximum bits of an integer in a response, without its sign; larger integers become floats."""
 MAX_INTERRUPTED_CALLS = 3
 """Interrupted calls in a row after which the rest of a batch is rejected."""
 

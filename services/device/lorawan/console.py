@@ -50,7 +50,8 @@ async def redecode_frames_of_product(
 ) -> RedecodeProgress:
     """Start decoding stored frames of a product again, in the background.
 
-    History and latest values are replaced; events are published only with `tell`.
+    Unless `dry` is set, history and latest values are replaced. Events are published only with
+    `tell`.
     """
     return await redecodes.begin(principal, model, data)
 

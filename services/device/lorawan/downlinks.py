@@ -109,9 +109,10 @@ def split_downlinks(
     alone: dict[str, EncodedDownlink | CodecFailed],
     largest: int,
 ) -> list[CommandDownlink]:
-    """Return the downlinks of a command: the `whole` if it fits, or each of `alone`.
+    """Return the downlinks of a command: `whole` if it fits, or the downlinks `alone` of each key.
 
-    Raises `CodecFailed` for values that cannot be encoded or exceed `largest` bytes.
+    Raises `CodecFailed` for values that cannot be encoded, encode to no bytes or exceed `largest`
+    bytes even alone, and for more than `MAX_DOWNLINKS` downlinks.
     """
     if isinstance(whole, CodecFailed):
         raise whole
@@ -156,7 +157,10 @@ class DownlinkStateRpc:
         rpc.offer_each("downlink", SendDownlinkState, self.on_downlink_state)
 
     async def on_downlink_state(self, integration: str, report: SendDownlinkState) -> Acknowledged:
-        """Store a state, and publish the reply that it implies; raise `NotFound`."""
+        """Store the state of a downlink, and publish a reply if the state ends the command.
+
+        Raises `NotFound` for an unknown device or downlink.
+        """
         device = await self.devices.find_by_identifier(
             report.tenant, integration, report.identifier
         )
@@ -184,7 +188,7 @@ def _downlink_not_found(report: SendDownlinkState) -> NotFound:
 
 
 def _build_reply(command: Command, report: SendDownlinkState) -> dict[str, Any] | None:
-    """Return the reply that downlink states imply; None while the command is open."""
+    """Return the reply that the states of downlinks imply; None while a downlink is pending."""
     downlinks = command.downlinks or []
     reply = {"commandId": command.id}
     for downlink in downlinks:

@@ -1,6 +1,6 @@
 // Runs codecs. Every call begins with fresh variables, and nothing that a call changes outlives it: built-in objects
 // are frozen, except those that the codec's scripts are written to change. These are compared and restored after
-// each call. `context.py` evaluates this once in a context and calls the functions of `engine`.
+// each call. `codec_context.py` evaluates this once in a context and calls the functions of `engine`.
 //
 // A script may have replaced any built-in while code below runs between its functions and `restoreAll`. That
 // code therefore uses only functions that were captured here, and no iterators, array methods, inherited properties or

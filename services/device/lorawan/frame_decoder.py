@@ -52,7 +52,7 @@ _ResultBySequence = dict[int, tuple[_ParsedFrame, CachedCodec, DecodeResult] | R
 
 @dataclass(frozen=True, kw_only=True)
 class CodecFrameDecoder(FrameDecoder):
-    """Decodes frames in codec processes; one per process."""
+    """Decodes frames in codec processes; each ingest process has one decoder."""
 
     store: FrameStore
     codecs: CodecCache
@@ -102,7 +102,7 @@ class CodecFrameDecoder(FrameDecoder):
         return late
 
     async def mark_stored_as_duplicates(self, batch: Batch) -> None:
-        """Mark frames of a batch that are stored already as repeated."""
+        """Move frames of a batch that repeat a stored frame to its duplicates."""
         _remove_repeated(batch, await self.store.find_stored(batch.frames))
 
     def build_document(self, frame: KeptFrame) -> tuple[str, Document]:
@@ -194,7 +194,7 @@ class CodecFrameDecoder(FrameDecoder):
 
 
 def _remove_repeated(batch: Batch, stored: Iterable[StoredFrame]) -> None:
-    """Move frames that repeat other or stored frames to the duplicates of the batch."""
+    """Move frames that repeat another frame of the batch or a stored frame to its duplicates."""
     batch.frames, repeated = split_repeated(batch.frames, stored)
     batch.move_to_duplicates(repeated)
 

@@ -2,13 +2,13 @@
 
 Documents are `{_id, i, at, f?, c?, w?, h?}`. `_id` is the key of the frame's report in history, and
 `i` the binary identity. `at` is the time of expiry, and `f` the JSON of `Frame`. `c` holds the
-versions of codec and TSL that decoded it, `w` the reason of a rejection in whole or in part, and
-`h` the keys of its past readings. A device without data storage has the identity only. A frame with
-a write-only value has no `f`.
+versions of codec and TSL that decoded the frame. `w` holds the reason of a rejection in whole or in
+part, and `h` the keys of past readings. For a device without data storage, only `_id`, `i` and `at`
+are stored. A frame with a write-only value has no `f`.
 
-A frame is identified by device, session and counter (its name), and by a lap. A device that joins
-by keys (ABP) may restart its counter in the same session. A frame with the same name that arrives
-more than a day later is therefore another frame, in the next lap of the counter.
+A frame is identified by device, session and counter (its name), and by a lap. A device that is
+activated by personalization (ABP) may restart its counter in the same session. A frame with the
+same name that arrives more than a day later is therefore another frame, in the next lap.
 """
 
 import struct
@@ -82,7 +82,7 @@ def identity_bounds(thing_id: int, session: bytes, first: int, last: int) -> tup
 def split_repeated(
     frames: Iterable[KeptFrame], stored: Iterable[StoredFrame]
 ) -> tuple[list[KeptFrame], list[Uplink]]:
-    """Return the frames with their laps, and the uplinks that repeat a frame.
+    """Return the new frames with their laps, and the uplinks that repeat a new or stored frame.
 
     A stored frame of the same uplink is not a repetition: the uplink was delivered again.
     """
@@ -112,7 +112,7 @@ FRAMES_COLLECTION = "frames"
 REDECODE_PROJECTION = ["f", "w", "h"]
 """Stored fields of a frame that re-decoding needs."""
 IDENTITY_DAYS = 2
-"""Days after which the identity of a frame without data storage expires."""
+"""Maximum days that the identity of a frame is kept if its device has no data storage."""
 
 
 def build_frame_document(frame: KeptFrame) -> Document:
@@ -136,7 +136,7 @@ def build_frame_document(frame: KeptFrame) -> Document:
 
 
 class FrameStore(ThingDataStore):
-    """Reads frames of devices; ingest writes them. One per process."""
+    """Reads, changes and deletes stored frames; ingest inserts them."""
 
     def __init__(self, mongo: Mongo) -> None:
         self._frames = mongo.database[FRAMES_COLLECTION]
@@ -165,7 +165,7 @@ class FrameStore(ThingDataStore):
     async def list_counted(
         self, first: bytes, last: bytes, limit: int, *, newest: bool = False
     ) -> list[CountedFrame]:
-        """Return up to `limit` of the oldest, or `newest`, frames from key `first` to `last`."""
+        """Return up to `limit` frames from key `first` to `last`, the oldest or `newest` first."""
         query, order = {"_id": {"$gte": first, "$lte": last}}, -1 if newest else 1
         rows = self._frames.find(query, {"i": 1}, sort=[("_id", order)], limit=limit)
         return [parse_counted_frame(bytes(row["_id"]), bytes(row["i"])) async for row in rows]
@@ -181,14 +181,17 @@ class FrameStore(ThingDataStore):
     def iterate_before(
         self, first: bytes, key: bytes, limit: int
     ) -> AsyncGenerator[Document, None]:
-        """Yield frames with keys from `first` on and below `key`, newest first."""
+        """Yield up to `limit` frames with content, newest first.
+
+        Their keys are at least `first` and below `key`.
+        """
         query = {"_id": {"$gte": first, "$lt": key}, "f": {"$exists": True}}
         return read_rows(self._direct, build_page_stages(query, [("_id", -1)], limit=limit))
 
     async def find_outdated_or_rejected(
         self, stamp: str, after: bytes, last: bytes, limit: int
     ) -> list[Document]:
-        """Return frames that other versions decoded, or that were rejected.
+        """Return up to `limit` frames that were rejected or not decoded by the versions `stamp`.
 
         Their keys are above `after` and at most `last`.
         """
@@ -202,7 +205,10 @@ class FrameStore(ThingDataStore):
     async def filter_past_keys(
         self, thing_id: int, stamp: str, keys: Collection[bytes]
     ) -> set[bytes]:
-        """Return those of `keys` that are past readings of frames that `stamp` decoded."""
+        """Return the keys of past readings of frames that the versions `stamp` decoded.
+
+        These are all past readings of each frame that has any of `keys`.
+        """
         query = {"_id": keys_between(thing_id), "h": {"$in": list(keys)}, "c": stamp}
         return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}
 

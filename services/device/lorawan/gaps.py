@@ -24,7 +24,7 @@ from services.device.telemetry.partitions import KEY_FORMAT, MAX_KEY_PART, histo
 from services.device.things.deleted_things import ThingDataStore
 
 MAX_COUNTER_GAP = 16_384
-"""Maximum gap (LoRaWAN 1.0.3, MAX_FCNT_GAP); beyond it the counter has restarted."""
+"""Maximum missing counters of a gap (LoRaWAN 1.0.3, MAX_FCNT_GAP); with more, it is a restart."""
 
 
 class Gap(msgspec.Struct):
@@ -86,7 +86,10 @@ def _add_gap(gaps: list[Gap], before: CountedFrame, after: CountedFrame) -> None
 
 
 def _subtract_late_frame(gaps: Sequence[Gap], frame: CountedFrame) -> bool:
-    """Subtract a late frame from its gap's missing counters; return whether it has a gap."""
+    """Subtract a late frame from the missing counters of the gap that contains its counter.
+
+    Returns False if no gap contains it, or if it arrived over `MAX_COPY_INTERVAL_MS` after the gap.
+    """
     for gap in reversed(gaps):
         if gap.counter <= frame.counter <= gap.last:
             late = frame.ts - gap.end <= MAX_COPY_INTERVAL_MS
@@ -121,7 +124,10 @@ class GapStore(ThingDataStore):
         self._gaps = database[GAPS_COLLECTION]
 
     async def insert_largest(self, gaps: Sequence[Gap], until: datetime) -> None:
-        """Store the largest new gaps of a device, up to a limit; they expire at `until`."""
+        """Store the largest of the new gaps of one device; they expire at `until`.
+
+        A device has at most `MAX_TRACKED_GAPS` tracked gaps. Gaps that are tracked stay unchanged.
+        """
         if not gaps:
             return
         (thing_id,) = {KEY_FORMAT.unpack(gap.key)[0] for gap in gaps}
@@ -142,19 +148,19 @@ class GapStore(ThingDataStore):
         return msgspec.convert(await cursor.to_list(None), list[TrackedGap])
 
     async def list_largest_open(self, thing_id: int, before: int, limit: int) -> list[TrackedGap]:
-        """Return open gaps of a device that ended before a time (ms), largest first."""
+        """Return up to `limit` open gaps of a device that ended by `before` (ms), largest first."""
         query = {"_id": keys_between(thing_id), "state": "OPEN", "end": {"$lte": before}}
         cursor = self._gaps.find(query, sort=[("missing", -1), ("_id", 1)], limit=limit)
         return msgspec.convert(await cursor.to_list(None), list[TrackedGap])
 
     async def change_fields(self, gap: TrackedGap, **changes: Any) -> None:
-        """Change fields of a tracked gap."""
+        """Change fields of a tracked gap, in `gap` and in MongoDB."""
         for name, value in changes.items():
             setattr(gap, name, value)
         await self._gaps.update_one({"_id": gap.key}, {"$set": changes})
 
     async def remove(self, gap: TrackedGap) -> None:
-        """Delete a gap whose frames have arrived."""
+        """Delete a tracked gap, which needs no request."""
         await self._gaps.delete_one({"_id": gap.key})
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:

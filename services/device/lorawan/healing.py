@@ -46,7 +46,7 @@ class HealingState(msgspec.Struct, kw_only=True):
     seen: bytes | None = None
     """Key of the last frame that was checked for gaps."""
     latest: int = -1
-    """Time of the device's newest report when frame `seen` was checked."""
+    """Time of the device's newest report when frame `seen` was checked; -1 to check further."""
     open: bool = False
     """Whether the device may have open gaps."""
     asks: list[int] = []
@@ -68,7 +68,7 @@ class HealingStore(ThingDataStore):
         self._heals = database[HEALING_COLLECTION]
 
     async def find_all(self, thing_ids: Sequence[int]) -> dict[int, HealingState]:
-        """Return the states of devices that have one, by id."""
+        """Return the stored states of devices, by device id."""
         cursor = self._heals.find({"_id": {"$in": list(thing_ids)}})
         return {row["_id"]: msgspec.convert(row, HealingState) async for row in cursor}
 
@@ -99,13 +99,13 @@ FRAMES_PER_CHECK = 2000
 MAX_GAPS_PER_CHECK = 20
 """Maximum open gaps of a device per check."""
 FIRST_CHECK_AGE_MS = 7 * DAY_MS
-"""Age of the oldest frame in the first check of a device."""
+"""Maximum age of the frames in the first check of a device."""
 LATE_FRAME_WAIT_MS = 300_000
 """Time that a gap waits for late frames before the device is asked for its readings."""
 NO_READINGS_TIMEOUT_MS = 3_600_000
 """Time without new readings after which a request is over."""
 UNSENT_REQUEST_TIMEOUT_MS = 600_000
-"""Time after which a request without a command is over: the process ended before it."""
+"""Time after which a request without a command is over: the process ended before it sent one."""
 HOUR_MS = 3_600_000
 END_OF_TIME_MS = 2**53
 MAX_REQUESTS_PER_GAP = 3
@@ -119,7 +119,10 @@ _outcome_counter = metrics.get_meter("thingway").create_counter(
 
 @dataclass(frozen=True, kw_only=True)
 class Healer:
-    """Finds gaps of products with healing, and requests them within budgets."""
+    """Finds gaps of devices whose products have healing, and requests the missing readings.
+
+    The budget of the product limits the requests to each device.
+    """
 
     products: ProductStore
     devices: DeviceStore
@@ -245,7 +248,10 @@ class Healer:
         _outcome_counter.add(1, {"outcome": "given_up"})
 
     async def _close_if_over(self, gap: TrackedGap) -> bool:
-        """Count a gap's late frames and readings; return whether the gap is over."""
+        """Count the late frames and readings of a gap; return whether it needs no further request.
+
+        The gap is then removed (all frames arrived), healed or given up.
+        """
         thing_id = int.from_bytes(gap.key[:8])
         arrived_frames = await self.frames.find_by_counters(
             thing_id, gap.session, gap.counter, gap.last
@@ -310,7 +316,7 @@ class Healer:
     async def _draft_request(
         self, product: HealingProduct, device: Device, gap: TrackedGap
     ) -> CommandDraft | None:
-        """Return the request for a gap; None when the device's TSL rejects it."""
+        """Return the request for a gap; give the gap up and return None if the TSL rejects it."""
         within = dict(
             zip(("start_time", "end_time"), gap.request_range_seconds() or (), strict=True)
         )

@@ -37,7 +37,7 @@ TEST_RANGES = [
 
 
 def find_range_services(document: TslDocument) -> list[str]:
-    """Return the first services whose inputs are a time range."""
+    """Return up to `MAX_CHECKED_SERVICES` services whose inputs are `start_time` and `end_time`."""
     inputs = {
         service.id: {each.id.rpartition(".")[2] for each in service.inputs}
         for service in ids_from_keys(document).services
@@ -59,7 +59,10 @@ def build_test_calls(services: Sequence[str]) -> list[CodecCall]:
 def choose_history_request(
     codec: Codec, services: Sequence[str], outcomes: Sequence[CallOutcome]
 ) -> HistoryRequest | None:
-    """Return the first valid service, or the first one with its fault, or None."""
+    """Return the first service without a fault; if all have faults, the first with its fault.
+
+    Returns None without outcomes.
+    """
     requests = [
         HistoryRequest(
             service=service, fault=_find_fault(codec, outcomes[at : at + len(TEST_RANGES)])

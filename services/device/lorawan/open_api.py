@@ -118,7 +118,8 @@ async def redecode_product_frames(
 ) -> RedecodeProgress:
     """Start decoding stored frames of a product again, in the background.
 
-    History and latest values are replaced; events are published only with `tell`.
+    Unless `dry` is set, history and latest values are replaced. Events are published only with
+    `tell`.
     """
     return await redecodes.begin(principal, model, data)
 

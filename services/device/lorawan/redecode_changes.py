@@ -179,7 +179,7 @@ def build_difference(
 def build_redecoded_event(
     thing: Thing, key: bytes, version: str, properties: dict[str, Any], now: int
 ) -> OutboxEntry:
-    """Return the event of a report; its id differs by codec version."""
+    """Return the outbox entry of a report's event, whose id contains the codec version."""
     _, ts, sequence = KEY_FORMAT.unpack(key)
     event_id = f"c-{version[:12]}-{thing.id}-{ts}-{sequence}"
     event = reported_event(thing, ts, properties, event_id, now)

@@ -1,8 +1,8 @@
 """Worker of re-decode jobs: tenants take turns, and so do products of a tenant.
 
-One replica runs it. A device that is decoded twice changes nothing the second time. Each job has
-two passes: the second covers frames that ingest decoded with the previous codec while the new one
-was being distributed.
+One replica runs the worker. Decoding the frames of a device twice changes nothing the second time.
+Each job, unless it is dry, has two passes: the second covers frames that ingest decoded with the
+previous codec while the new codec was being distributed.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ CONCURRENT_TENANTS = 4
 QUERY_INTERVAL_SECONDS = 0.5
 """Seconds between two queries for jobs."""
 INGEST_SETTLED_MS = 15_000
-"""Time after which ingest has stored the last frame that the previous codec decoded."""
+"""Time after the start of a job by which ingest has stored all frames of the previous codec."""
 DEVICES_PER_LOOKUP = 192
 """Devices whose ids are read together."""
 CONCURRENT_READS, DEVICES_PER_WRITE = 32, 8
@@ -230,9 +230,9 @@ class RedecodeWorker:
     async def _iterate_history(
         self, thing: Thing, weeks: list[Collection], newest: int | None
     ) -> AsyncIterator[list[ReportTuple]]:
-        """Yield lists of history records since a device has its owner, oldest first.
+        """Yield lists of history records within ownership and retention, oldest first.
 
-        With `newest`, yield one list of at most that many of the newest records.
+        With `newest`, yield one list of up to `newest` records: the newest, again oldest first.
         """
         first = max(thing.owned_since, now_ms() - self.redecoder.retention_ms)
         bounds = keys_between(thing.id, first)

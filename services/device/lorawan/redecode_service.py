@@ -63,7 +63,7 @@ class RedecodeJob(RedecodeProgress, kw_only=True):
         return self.identity["model"]
 
     def resume_key(self, device: int) -> bytes:
-        """Return the key after which a device continues."""
+        """Return the key of the frame after which decoding of a device continues."""
         return self.resume_keys.get(str(device)) or history_key(device, self.start, 0)
 
 
@@ -76,9 +76,9 @@ class DeviceProgress:
     republished: int = 0
     differences: list[RedecodeDifference] = field(default_factory=list)
     changed_times: set[int] = field(default_factory=set)
-    """When changed frames were received, ms."""
+    """Times of changed history records and of their frames, ms."""
     changed_properties: set[str] = field(default_factory=set)
-    """Properties whose history changed."""
+    """Properties in the new values of changed history records."""
     last_key: bytes = b""
     """Key of the last frame that was read."""
     is_finished: bool = False
@@ -118,7 +118,7 @@ class RedecodeStore:
         return msgspec.convert(document, RedecodeProgress) if document else None
 
     async def list_due_tenants(self, settled_ms: int, within: float = 0) -> list[str]:
-        """Return the tenants with jobs that `find_next_job` returns within some seconds."""
+        """Return the tenants for which `find_next_job` returns a job within `within` seconds."""
         due = _due_query(settled_ms - int(within * 1000))
         return list(await self._jobs.distinct("_id.tenant", due))
 
@@ -137,7 +137,7 @@ class RedecodeStore:
         return await self._end_running({"_id": product_id(tenant, model)}, "STOPPED")
 
     async def end_job(self, job: RedecodeJob, state: str, **more: Any) -> None:
-        """End a running job."""
+        """Set `state` and the fields `more` of a job; do nothing if it has ended already."""
         await self._end_running({"_id": job.identity, "started": job.started}, state, **more)
 
     async def _end_running(self, query: Document, state: str, **more: Any) -> bool:
@@ -255,7 +255,7 @@ class RedecodeService:
         return job
 
     async def find_last(self, principal: Principal, model: str) -> RedecodeProgress | None:
-        """Return the last job of a product, or None; raise `NotFound` for no product.
+        """Return the last job of a product, or None; raise `NotFound` for an unknown product.
 
         Differences of devices that the caller may not see are left out.
         """

@@ -60,10 +60,10 @@ class Redecoder:
     async def redecode(
         self, job: RedecodeJob, cached: CachedCodec, things: Iterable[Thing], until: float
     ) -> dict[int, DeviceProgress]:
-        """Re-decode frames of the devices of `job` until `until` (monotonic seconds).
+        """Re-decode frames of `things` for `job` until `until` (monotonic seconds).
 
-        At least one batch is decoded. Returns the progress by device id. Raises `LookupError` when
-        the product has no codec any more.
+        At least one batch is decoded. Stops early at `MAX_REPUBLISHED` reports. Returns the
+        progress by device id. Raises `LookupError` when the product has no codec any more.
         """
         pending = list(things)
         progresses = {

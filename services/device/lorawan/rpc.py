@@ -29,7 +29,7 @@ from services.device.things.model import NetworkStatus, Thing
 
 FRAME_CHANNEL = "frame"
 MAX_UNCHANGED_FRAME_BYTES = 4096
-"""Maximum bytes of a frame that is published unchanged; others are encoded again."""
+"""Maximum bytes of a frame that is published unchanged; larger frames are encoded again."""
 DEVICE_CACHE_SECONDS = 3600.0
 """Seconds for which the device of an SN is cached, unless an event invalidates it.
 
@@ -41,14 +41,14 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class RawDeviceFrame(msgspec.Struct, rename="camel", kw_only=True):
-    """A `DeviceFrame` whose `frame` is JSON, which is published unchanged."""
+    """A `DeviceFrame` whose `frame` stays JSON, so that it can be published unchanged."""
 
     tenant: Tenant
     identifier: IdentifierText
     frame: msgspec.Raw
 
     def validated_payload(self, index: int) -> bytes:
-        """Return the JSON of the frame, entry `index` of its call; raise `DecodeError`."""
+        """Return the JSON of the frame; raise `ValidationError` for entry `index` of the call."""
         try:
             frame = _decode_frame(self.frame)
         except JSON_ERRORS as error:
@@ -83,7 +83,7 @@ class FrameRpc:
         rpc.offer_each("link", SendLinkState, self.store_link_state)
 
     async def publish_frames(self, integration: str, sent: SendRawFrames) -> FramesAnswer:
-        """Publish frames for ingest; reject those of devices of other integrations."""
+        """Publish frames for ingest; reject frames of devices that the integration lacks."""
         payloads = [frame.validated_payload(index) for index, frame in enumerate(sent.frames)]
         things = await self._find_things(integration, sent.frames)
         trace = trace_header() | hops_header(current_hops())

@@ -182,7 +182,7 @@ class GapRecord(msgspec.Struct, omit_defaults=True, kw_only=True):
     asked: int | None = None
     """Time of the last request to the device."""
     found: int | None = None
-    """Readings in history at the last check."""
+    """Number of readings within the gap that history had at the last check."""
     reason: str | None = None
     """Why it is not healed."""
 
@@ -230,7 +230,7 @@ class StartRedecode(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class RedecodeDifference(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """A report that differs from history; a missing value is absent."""
+    """A report that differs from history; `before` or `after` is absent if it has no values."""
 
     device: int
     """Id of the device."""
