@@ -45,7 +45,7 @@ async def find_devices(
     user_devices: UserDevicesDependency,
     data: JSONBody[FindDevices | None] = None,
 ) -> StreamedAnswer[Page[DeviceResponse]]:
-    """List the devices that the caller may see, the newest first.
+    """List the devices that the caller may see, by default the newest first.
 
     The response is a page even if the request has no page size.
     """
@@ -130,9 +130,9 @@ async def issue_device_credentials(
 async def get_refused_login(
     principal: RequestPrincipal, user_devices: UserDevicesDependency, device_id: PathId
 ) -> LastRefusedLogin:
-    """Return the last login of the device with a wrong key or certificate.
+    """Return the time and the fault of the last rejected login of a device.
 
-    It is empty without such a login in the last 7 days.
+    The response is empty if no login was rejected in the last 7 days.
     """
     return await user_devices.find_last_rejected_login(principal, device_id)
 
@@ -203,7 +203,7 @@ async def move_each_device(
 async def tag_each_device(
     principal: RequestPrincipal, user_devices: UserDevicesDependency, data: JSONBody[TagDevices]
 ) -> DeviceResults:
-    """Change tags of devices, including those that applications set."""
+    """Change tags of devices, including tags that applications set."""
     return _results_response(await user_devices.tag_each(principal, data))
 
 

@@ -1,4 +1,4 @@
-"""Operations of users on the devices that they may see, of the whole tenant."""
+"""Operations of users on all devices of their tenant that they may see."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -162,9 +162,10 @@ class UserDevices:
         return await self.rpc.call(GET_DEVICE_CANVAS, request, DeviceCanvas)
 
     async def move(self, principal: Principal, body: MoveDevices) -> list[int]:
-        """Move the devices that the user may see to a group, or out; return their ids.
+        """Move devices to a group, or out of their group; return the ids of the visible devices.
 
-        Raises `NotFound` when the group does not exist; then no device moves.
+        Other ids are ignored. Raises `NotFound` when the group does not exist; then no device
+        moves.
         """
         tenant, group = principal.tenant, body.group_id or None
 
@@ -188,15 +189,15 @@ class UserDevices:
     async def find_last_rejected_login(
         self, principal: Principal, device_id: int
     ) -> LastRefusedLogin:
-        """Return the last login with a wrong key or certificate."""
+        """Return the last rejected login of a device; empty if there was none in 7 days."""
         device = await self.granted.find(principal, device_id)
         return await self.credentials.find_last_rejected_login(device)
 
     async def delete(self, principal: Principal, body: DeleteDevices) -> None:
         """Delete the devices that the user may see; ignore unknown ids.
 
-        No device is deleted if the integration of one cannot delete devices. If an integration
-        fails later, the devices before are deleted, and the error names the device.
+        No device is deleted if the running integration of any of them cannot delete devices. If an
+        integration fails later, the error names the device; devices with lower ids are deleted.
         """
         grants = await self.grants.read(principal)
         ids = sorted(distinct_ids(body.device_id_list))
@@ -351,9 +352,9 @@ def _to_list_entities(thing: EntityThing, members: Iterable[Member]) -> list[Dev
 
 
 def _device_key_entity(device: Device, key: str) -> DeviceEntity:
-    """Return the row of the entity list in which other vendors' consoles show a first key.
+    """Return the additional entity with the first key, which other vendors' consoles show.
 
-    Its number is 0, which no member has.
+    Its id contains the member number 0, which no member has.
     """
     return DeviceEntity(
         id=str(entity_id(device.id, 0)),

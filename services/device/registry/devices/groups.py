@@ -120,7 +120,7 @@ async def find_device_groups(
 ) -> Page[GroupResponse]:
     """List the groups of the tenant, the newest first.
 
-    Counts include the devices that the caller may see.
+    Counts include only devices that the caller may see.
     """
     return await groups.search(principal, data or FindGroups())
 

@@ -1,4 +1,4 @@
-"""Devices of integrations, which a service of their integration adds."""
+"""Addition of devices by their integrations, for users or on the integration's own initiative."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,10 +52,10 @@ class DeviceDraft:
     integration: str
     name: str
     user_id: int | None
-    """The user who adds it; None when the integration adds it by itself."""
+    """The user who adds the device; None when the integration adds it by itself."""
     new: NewDevice
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Inputs by name of the integration's service that adds devices."""
+    """Inputs, by name, of the service by which the integration adds devices."""
     group_name: str = ""
     """The group of the device, created if missing; blank for no group."""
     location: Location | None = None
@@ -92,7 +92,7 @@ class IntegrationDeviceWriter:
         )
 
     async def build(self, draft: DeviceDraft) -> Device:
-        """Return a new device, which is not written yet.
+        """Return a new device, which is not written yet; create its group and product if missing.
 
         Raises `InvalidInput` for an unknown model and at the limit of groups, `UpstreamFailed` when
         the integration returns an invalid SN or product.
@@ -115,13 +115,19 @@ class IntegrationDeviceWriter:
         return device
 
     async def find_or_create_group(self, draft: DeviceDraft) -> int | None:
-        """Return the group of a new device, if it has one; raise `InvalidInput`."""
+        """Return the id of a new device's group, created if missing; None for no group.
+
+        Raises `InvalidInput` at the limit of groups.
+        """
         if not draft.group_name:
             return None
         return await self.groups.find_or_create(draft.tenant, draft.group_name)
 
     async def insert_all(self, devices: Sequence[Device]) -> None:
-        """Write all new devices, or none; raise `SerialTaken` when an SN has a holder."""
+        """Write all new devices, or none.
+
+        Raises `SerialTaken` when an SN has a holder, and `NotFound` for a deleted group.
+        """
         groups = {(device.tenant, device.group) for device in devices if device.group is not None}
 
         async def join(session: Session) -> None:
@@ -131,7 +137,10 @@ class IntegrationDeviceWriter:
         await self.devices.insert(devices, join)
 
     async def add_or_update(self, draft: DeviceDraft) -> Device:
-        """Add a device like `add`, or update name and data of an existing one."""
+        """Add a device like `add`, or update name and data if the integration has the device.
+
+        Raises `Conflict` if the device belongs to another tenant or integration.
+        """
         try:
             return await self.add(draft)
         except Conflict:
@@ -143,7 +152,7 @@ class IntegrationDeviceWriter:
         return await self.devices.update(draft.tenant, existing.id, changes) or existing
 
     async def _find_or_create_product(self, draft: DeviceDraft) -> Product:
-        """Return the product of a device; create it from its TSL or template if missing."""
+        """Return the product of a device, created from the draft's TSL or a template if missing."""
         new, model = draft.new, draft.new.model or None
         if model is not None and not await self.products.exists(draft.tenant, model):
             principal = Principal(
@@ -271,8 +280,8 @@ class DeviceAdder:
     async def find_form(self, principal: Principal, integration: str) -> AddDeviceForm:
         """Return the form of an integration.
 
-        Raises `Forbidden` without a grant, `NotFound` for an unknown one, `InvalidInput` for
-        one that cannot add devices, `NoResponders` for one that is not running.
+        Raises `Forbidden` without a grant, `NotFound` for an unknown integration, `InvalidInput` if
+        the integration cannot add devices, and `NoResponders` if it is not running.
         """
         if not (await self.grants.read(principal)).allows_integration(integration):
             raise Forbidden("user does not have data permission", field=INTEGRATION_FIELD)
@@ -307,7 +316,10 @@ class DeviceAdder:
     async def request_draft(
         self, principal: Principal, form: AddDeviceForm, body: CreateDevice
     ) -> DeviceDraft:
-        """Call the integration for a new device; `write_draft` creates its group."""
+        """Call the integration to accept a new device, and return the device as a draft.
+
+        Nothing is written: `write_draft` writes the device and creates its group.
+        """
         location = parse_location(body.location or LocationInput(), "location.")
         group_name = (body.group_name or "").strip()
         if group_name:

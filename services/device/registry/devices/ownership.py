@@ -109,7 +109,7 @@ class OrphanCleaner:
     remover: DeviceRemover
 
     async def release_if_orphaned(self, device: Device) -> bool:
-        """Release the device if its application is deleted; return whether it was."""
+        """Release the device if its application is deleted; return whether it was released."""
         owner = device.application_id
         if owner is None or await self.applications.exists(device.tenant, owner):
             return False
@@ -184,7 +184,8 @@ class DeviceAssigner:
     async def assign(self, request: AssignDevice) -> OwnedDevice:
         """Assign a device to an application; its key, values and history stay.
 
-        Raises `NotFound`, and `Conflict` while another application or an RPS record has it.
+        Raises `NotFound`, and `Conflict` while another application has the device or an RPS record
+        has its SN.
         """
         device = await self._find(request.tenant, request.device_id)
         if device.application_id == request.application_id:
@@ -203,8 +204,8 @@ class DeviceAssigner:
     async def withdraw(self, request: ReclaimDevice) -> OwnedDevice:
         """Return a device of an application to the users; its key stays.
 
-        Its open tasks end. Raises `NotFound`, also for a device of another application and for an
-        unassigned one.
+        Its open tasks end. Raises `NotFound`, also for a device of another application and for a
+        device without an owner. A device that the users own already stays unchanged.
         """
         device = await self._find(request.tenant, request.device_id)
         if device.application is None and not device.is_unassigned:

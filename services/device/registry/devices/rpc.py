@@ -204,19 +204,19 @@ class IntegrationRpc:
         rpc.offer("integration_entities", DescribeIntegrationEntities, self.describe_entities)
 
     async def accept_report(self, integration: str, request: SendReport) -> Acknowledged:
-        """Accept a report of a device."""
+        """Validate and publish a report of a device; raise `NotFound` for an unknown device."""
         body: dict[str, Any] = {"properties": request.properties}
         device = await self._find_device(integration, request.tenant, request.identifier)
         return await self._publish(device, "report", body, request.ts, request.report_id)
 
     async def accept_event(self, integration: str, request: SendEvent) -> Acknowledged:
-        """Accept an event of a device."""
+        """Validate and publish an event of a device; raise `NotFound` for an unknown device."""
         body = {"eventId": request.event_id, "outputs": request.outputs}
         device = await self._find_device(integration, request.tenant, request.identifier)
         return await self._publish(device, "event", body, request.ts)
 
     async def accept_reply(self, integration: str, request: SendReply) -> Acknowledged:
-        """Accept the reply of a device to a command."""
+        """Validate and publish a reply to a command; raise `NotFound` for an unknown device."""
         body: dict[str, Any] = {"commandId": request.command_id, "status": request.status}
         body |= {} if request.outputs is None else {"outputs": request.outputs}
         body |= {} if request.error is None else {"error": request.error}
@@ -232,7 +232,7 @@ class IntegrationRpc:
         return Acknowledged()
 
     async def list_devices(self, integration: str, request: ListDevices) -> ListedDevices:
-        """Return the integration's devices of all tenants, by id."""
+        """Return a page of the integration's devices of all tenants, in the order of their ids."""
         queries = self.devices.queries
         devices = await queries.list_by_integration(integration, request.after, request.limit)
         return ListedDevices(list(map(to_integration_ref, devices)))
@@ -249,7 +249,7 @@ class IntegrationRpc:
         return to_integration_ref(await self.integration_device_writer.add_or_update(draft))
 
     async def get_tsl(self, integration: str, request: GetTsl) -> DeviceTsl:
-        """Return the TSL of a device."""
+        """Return the TSL of a device, or the open TSL if its version does not exist."""
         device = await self._find_device(integration, request.tenant, request.identifier)
         tsl = await self.products.find_tsl_or_open_tsl(
             device.tenant, device.model, device.tsl_version

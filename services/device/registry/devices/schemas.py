@@ -215,7 +215,7 @@ class CreateDevice(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 class MoveDevices(msgspec.Struct, kw_only=True):
-    """Body of `POST /device/move-to-group`; without a group devices leave theirs."""
+    """Body of `POST /device/move-to-group`; without `group_id` devices leave their group."""
 
     device_id_list: DeviceIds
     group_id: OptionalId = None

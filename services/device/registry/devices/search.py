@@ -158,8 +158,8 @@ def build_granted_query(
 ) -> tuple[PageQuery, list[Condition]]:
     """Return a device search as a query, and the conditions to count its matches.
 
-    Both select only devices in `grants`. Each device meets exactly one condition, so the total is
-    the sum of their counts. Raises `InvalidInput` for an invalid search.
+    Both select only devices in `grants`. Each matching device meets exactly one condition, so the
+    total is the sum of the conditions' counts. Raises `InvalidInput` for an invalid search.
     """
     filters = list(_user_conditions(search))
     order = _build_order(search)
@@ -253,9 +253,10 @@ def _area_condition(area: Area) -> Condition:
 
 
 def _build_order(search: FindDevices) -> SortFields:
-    """Return the order; the key is the integration, then the identifier.
+    """Return the sort order; `key` sorts by integration, then by identifier.
 
-    The last criterion, the id, has the direction of the others, so that an index can be walked.
+    The last criterion is the id. If the search does not sort by it, the id has the direction of the
+    first criterion, so that an index can be walked.
     """
     order: SortFields = []
     for column, direction in search.order(SORT_FIELD_BY_COLUMN):

@@ -118,7 +118,7 @@ def to_device_ref(device: Device) -> DeviceRef:
 
 
 def to_device_record(device: Device, reported: int | None = None) -> DeviceRecord:
-    """Return the complete record. `reported` is the time of the newest value, in ms."""
+    """Return the complete record. `reported` is the time of the newest report, in ms, if known."""
     times = [time for time in (reported, device.last_update_time) if time is not None]
     return copy_fields(
         DeviceRecord,
@@ -272,7 +272,8 @@ class DeviceService:
     async def remove_from_application(self, principal: Principal, device_id: int) -> None:
         """Remove a device from its application; its id and history stay.
 
-        Its key ends, unless users added the device, which then belongs to them again.
+        Its key ends, unless a user or an integration added the device: then the device belongs to
+        the users again and keeps its key.
         """
         device = await self._find(principal, device_id)
 

@@ -20,9 +20,9 @@ _DIGIT_SEPARATORS = r"[.'\u2019\s]"
 _match_decimal_comma = re.compile(
     rf"[+-]?(\d+|\d{{1,3}}({_DIGIT_SEPARATORS}\d{{3}})+),\d+"
 ).fullmatch
-"""A number in the format of spreadsheets with a decimal comma: `1.234,5`."""
+"""Matches a number in the format of spreadsheets with a decimal comma: `1.234,5`."""
 _match_shortened = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+").fullmatch
-"""A long number in the CSV format of spreadsheet programs: `1,23457E+15`."""
+"""Matches a long number in the CSV format of spreadsheet programs: `1,23457E+15`."""
 FIRST_SHORTENED_NUMBER = 10**15
 """The first number with 16 digits: spreadsheet programs replace digits after the 15th by zeros."""
 MODEL_INPUT = "model"
@@ -108,7 +108,7 @@ class SheetColumns:
     def match_columns(self, sheet: Sheet) -> list[Column]:
         """Return the columns of a sheet in its order.
 
-        Raises `InvalidInput` when the name is missing, and for an unknown or duplicate column.
+        Raises `InvalidInput` when column `Name` is missing, and for an unknown or duplicate column.
         """
         matched = []
         for head in sheet.columns:
@@ -129,7 +129,7 @@ class SheetColumns:
 
     @property
     def lower_case_names(self) -> Collection[str]:
-        """Return all names of columns, in lower case."""
+        """Return the titles and keys of all columns, in lower case."""
         return self._by_name
 
     def use_decimal_points(self, columns: Sequence[Column], cells: Sequence[Any]) -> list[Any]:

@@ -54,9 +54,9 @@ async def make_device_sheet(
 async def parse_device_sheet(
     principal: RequestPrincipal, sheets: SheetServiceDependency, data: MultipartBody[SheetUpload]
 ) -> ParsedSheet:
-    """Return the rows of a sheet as bodies of `POST /device`, at most 500.
+    """Return the rows of a sheet as bodies of `POST /device`.
 
-    No device is added.
+    No device is added. A sheet with more than 500 devices is rejected.
     """
     content = await data.file.read()
     return await sheets.parse_requests(principal, data.integration, content)
@@ -83,9 +83,10 @@ async def fill_device_errors(
 async def import_devices(
     principal: RequestPrincipal, imports: ImportServiceDependency, data: MultipartBody[StartImport]
 ) -> ImportRef:
-    """Add the devices of a sheet, at most 10,000; update existing ones.
+    """Add the devices of a sheet; update devices that exist.
 
-    Every row is checked before the first device is added.
+    Every row is checked before the first device is added. A sheet with more than 10,000 devices is
+    rejected.
     """
     import_id = await imports.begin(
         principal,

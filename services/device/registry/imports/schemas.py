@@ -94,7 +94,7 @@ class ImportProgress(console.ResponseModel, kw_only=True):
     created: int
     """Number of added devices."""
     updated: int
-    """Number of changed devices."""
+    """Number of rows whose device existed; the device was changed if its row differed."""
     failed: int
     """Number of rows with faults."""
     created_at: int

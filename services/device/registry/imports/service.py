@@ -146,9 +146,9 @@ class ImportService:
     async def _fail_invalid_identifiers(
         self, tenant: str, form: AddDeviceForm, requests: RowRequests
     ) -> None:
-        """Fail rows with duplicate, invalid or used identifiers, or above the limit.
+        """Fail rows with duplicate, invalid or used identifiers, or beyond the limit of devices.
 
-        Only for integrations that name the input with the identifier.
+        Do nothing for an integration that does not name the input with the identifier.
         """
         if form.identifier is None:
             return
@@ -183,9 +183,9 @@ class ImportService:
     async def _fail_unknown_models(
         self, tenant: str, form: AddDeviceForm, requests: RowRequests
     ) -> None:
-        """Fail rows with a model that the tenant lacks.
+        """Fail rows with a model that has neither a product nor a valid template in the tenant.
 
-        External integrations may add their own models.
+        Only for built-in integrations: other integrations may add their own models.
         """
         if form.integration not in BUILT_IN_IDS or not form.parameters.has_input(MODEL_INPUT):
             return

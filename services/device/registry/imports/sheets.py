@@ -144,7 +144,7 @@ class SheetService:
     async def write_errors(
         self, principal: Principal, integration: str, data: bytes, errors: RowErrors
     ) -> bytes:
-        """Return the rows of a sheet that have errors, with these in a separate column."""
+        """Return a sheet with the rows that `errors` names, and their messages in a last column."""
         async with self.readers.slot(principal.tenant, size=len(data)):
             device_sheet = await self.read_device_sheet(principal, integration, data, MAX_IMPORTED)
         texts = {error.id: error.msg for error in errors.errors}

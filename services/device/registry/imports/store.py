@@ -3,7 +3,7 @@
 `imports`: `{_id, tenant, userId, superAdmin, access, integration, columns: [key], state, total,
 created, updated, failed, waiting?, createdAt, endedAt?}`; `waiting` is set while its integration is
 not running. `import_rows`: `{import, row, cells, createdAt, outcome?, identifier?, faults?}`; the
-cells are removed when the row succeeds. Imports are deleted after seven days. Ended ones are
+cells are removed when the row succeeds. Imports are deleted after seven days. Ended imports are
 deleted earlier when the tenant has more than `MAX_ENDED_IMPORTS`.
 """
 
@@ -198,13 +198,13 @@ class ImportStore:
         return msgspec.convert(documents, list[ImportRow])
 
     async def find_row_numbers_by_identifier(self, import_id: int) -> dict[str, int]:
-        """Return by device identifier the number of its row (rows without one are missing)."""
+        """Return the row number of each device identifier; rows without identifier are left out."""
         query = {"import": import_id, "identifier": {"$ne": None}}
         cursor = self._rows.find(query, {"row": 1, "identifier": 1})
         return {row["identifier"]: row["row"] async for row in cursor}
 
     async def write_outcomes(self, import_id: int, rows: Sequence[ImportRow]) -> None:
-        """Write the outcomes of rows, and count them in one transaction."""
+        """Write and count the outcomes of rows in one transaction; skip rows without an outcome."""
         counts = dict.fromkeys(COUNTER_BY_OUTCOME.values(), 0)
         operations = []
         for row in rows:

@@ -256,7 +256,8 @@ class ImportWorker:
     async def _update_device(self, job: Import, draft: DeviceDraft) -> RowOutcome | None:
         """Update an existing device from its row, and return the outcome.
 
-        Returns None if the device belongs to another integration. Blank cells change nothing.
+        Returns None if the integration has no device of this identifier in the tenant. Blank cells
+        change nothing.
         """
         tenant = job.tenant
         identifier = draft.new.identifier

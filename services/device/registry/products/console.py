@@ -57,7 +57,7 @@ _CONSOLE_NAME_BY_FIELD = {
 
 
 class FindProducts(PageRequest, kw_only=True):
-    """Body of `POST /product/search`; the built-in product first, then by model."""
+    """Body of `POST /product/search`; lists the built-in product first, then others by model."""
 
     largest = MAX_PAGE_SIZE
 
@@ -107,7 +107,7 @@ class ProductDetail(ProductResponse, kw_only=True):
 
 
 class CheckedProduct(msgspec.Struct):
-    """The faults of a product; empty when it can be saved."""
+    """The faults of the body; empty if it is valid. Saving may still conflict with other data."""
 
     faults: list[ProductFault]
 

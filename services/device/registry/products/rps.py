@@ -47,7 +47,7 @@ class RpsStore:
         self._quota = Quota(self._records, limits, "records")
 
     async def change_url(self, owner: tuple[str, int], key: str, url: str) -> bool:
-        """Change the URL of the owner's record; False when it has none of this SN."""
+        """Change the URL of the owner's record; False when the owner has no record of this SN."""
         changes = {"profileUrl": url, "updatedAt": datetime.now(UTC)}
         changed = await self._records.update_one(
             {"_id": key, **_owner_condition(owner)}, {"$set": changes}
@@ -78,7 +78,7 @@ class RpsStore:
             await self._mongo.transaction(insert_record)
 
     async def find_holder(self, key: str) -> SerialHolder | None:
-        """Return the holder of an SN."""
+        """Return the holder of an SN, or None."""
         return await self._serials.find_holder(key)
 
     async def has_record(self, owner: tuple[str, int], key: str) -> bool:
@@ -103,7 +103,10 @@ class RpsStore:
     async def read_page(
         self, owner: RpsOwner, order: list[tuple[str, int]], skip: int, limit: int, begin: str = ""
     ) -> tuple[list[OwnedRpsRecord], int]:
-        """Return the owner's records whose SN begins with `begin`, and their total."""
+        """Return a page of the owner's records whose SN begins with `begin`, and the total.
+
+        `begin` is in upper case.
+        """
         query = _owner_condition(owner)
         if begin:
             query["_id"] = {"$regex": "^" + literal_pattern(begin, "sn")}
@@ -214,12 +217,12 @@ class RpsService:
     async def list_for_tenant(
         self, principal: Principal, begin: str, number: int, size: int
     ) -> tuple[list[OwnedRpsRecord], int]:
-        """Return the tenant's records whose SN begins with `begin`, and their total."""
+        """Return a page of the tenant's records whose SN begins with `begin`, and the total."""
         owner, skip = (principal.tenant, None), (number - 1) * size
         return await self._store.read_page(owner, [("_id", 1)], skip, size, serial_key(begin))
 
     async def delete(self, principal: Principal, sn: str) -> str:
-        """Delete a record; raise `NotFound` when the application has none of this SN.
+        """Delete the record of an SN; raise `NotFound` when the application has no such record.
 
         A user deletes the record of any application of the tenant.
         """

@@ -38,7 +38,7 @@ from services.device.things.specifications import StoredTsl, TslStore
 MODEL_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VERSION_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 MAX_TSL_BYTES = 4 * 1024 * 1024
-"""Bytes of a normalised TSL document; MongoDB holds at most 16 MiB."""
+"""Maximum bytes of a normalised TSL document; MongoDB holds at most 16 MiB."""
 
 
 NUMERIC_DATA_TYPES = ("INT", "LONG", "FLOAT", "DOUBLE")
@@ -61,10 +61,10 @@ class ProductService:
     ) -> Product:
         """Create or update a product; its TSL becomes the version for new devices.
 
-        If given, a validated `codec` becomes its codec in the same transaction. An unchanged
-        document changes nothing. Raises `InvalidInput` with every fault of the body (paths
-        `tsl.…`). Raises `Conflict` for the built-in product, for a changed document of a version in
-        use, and for a prefix of another product.
+        If given, a validated `codec` becomes its codec in the same transaction. A body that equals
+        the stored product changes nothing. Raises `InvalidInput` with every fault of the body
+        (faults of the TSL have paths `tsl.…`). Raises `Conflict` for the built-in product, for a
+        changed TSL of a version in use, and for a prefix of another product.
         """
         update = self._validate_product(principal.tenant, model, body)
         return await self._store.put(update, codec)
@@ -119,7 +119,7 @@ class ProductService:
         return await self.find_tsl_or_open_tsl(principal.tenant, model, version)
 
     async def list_page(self, principal: Principal, number: int, size: int) -> ProductPage:
-        """Return a page (from 1) of all products: the built-in one, then by model."""
+        """Return page `number` (from 1) of all products: the built-in one, then others by model."""
         start = (number - 1) * size
         built_in = [generic_product()] if start == 0 else []
         products, total = await self._store.page(
@@ -128,7 +128,7 @@ class ProductService:
         return ProductPage(size, number, total + 1, built_in + products)
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
-        """Return labels by model: the built-in product, then at most `maximum` by model."""
+        """Return labels by model, of the built-in product and of at most `maximum` others."""
         products, _ = await self._store.page(tenant, 0, maximum)
         return {
             product.model: format_label(product.name, product.model)
@@ -136,7 +136,10 @@ class ProductService:
         }
 
     async def delete(self, principal: Principal, model: str) -> str:
-        """Delete a product without devices; return its model."""
+        """Delete a product; return its model.
+
+        Raises `Conflict` for a product with devices and for the built-in product, and `NotFound`.
+        """
         if model.lower() == GENERIC_MODEL:
             raise built_in_product_error(model)
         if not await self._store.delete(principal.tenant, model):
@@ -144,9 +147,10 @@ class ProductService:
         return model
 
     async def choose_for_device(self, tenant: str, model: str | None, serial: str) -> Product:
-        """Return the product of a new device: the named one, or by SN prefix.
+        """Return the product of a new device: by `model`, or by SN prefix if `model` is None.
 
-        `serial` is in upper case. The longest prefix wins; without any the product is `generic`.
+        `serial` is in upper case. The longest prefix wins. If none matches, the product is
+        `generic`.
         Raises `InvalidInput` for a model that the tenant does not have.
         """
         if model is not None:
@@ -168,7 +172,7 @@ class ProductService:
         return await self.find(tenant, model) is not None
 
     async def filter_existing_models(self, tenant: str, models: list[str]) -> set[str]:
-        """Return the models for which the tenant has a product."""
+        """Return those of `models` for which the tenant has a product."""
         return await self._store.filter_existing_models(tenant, models)
 
     async def list_versions(self, tenant: str, model: str) -> list[str]:

@@ -1,8 +1,9 @@
 """Archives of device templates, and the libraries in them. No I/O.
 
-Archives are not unpacked: a file is read by its path, with limits. A library in the format of
-beaver-iot-blueprint lists its vendors in `manifest.yaml`, and their files list models. In other
-archives each folder with a `device-template.yaml` is a model, and its parent folder is the vendor.
+Archives are not unpacked: a file is read by its path, with limits. In the format of
+beaver-iot-blueprint, `manifest.yaml` names an index of vendors, which names an index of models for
+each vendor. In other archives each folder with a `device-template.yaml` is a model, and its parent
+folder is the vendor.
 """
 
 import zipfile
@@ -112,7 +113,7 @@ class PrefixView(Mapping[str, bytes]):
         return self._files[str(self._folder / path)]
 
     def __iter__(self) -> Iterator[str]:
-        """Yield every path."""
+        """Yield the path of each file, relative to the folder."""
         paths = map(PurePosixPath, self._files)
         return (
             str(path.relative_to(self._folder))
@@ -150,9 +151,9 @@ class TemplateRef(msgspec.Struct, frozen=True):
     name: str
     vendor: str
     folder: str
-    """The folder from which the template names its files."""
+    """The folder to which the paths in the template are relative."""
     path: str
-    """Relative to `folder`."""
+    """Path of the template, relative to `folder`."""
 
     def read(self, files: Mapping[str, bytes]) -> Template:
         """Return the template; raise `TemplateInvalid` with every fault."""
@@ -198,7 +199,8 @@ class _ModelIndex(msgspec.Struct):
 def read_library(files: Mapping[str, bytes], name: str) -> Library:
     """Return the models of an archive; `name` is the model of a template outside any folder.
 
-    Raises `LibraryInvalid` for unreadable indexes, `NoTemplates`.
+    Raises `NoTemplates` for an archive without models, and `LibraryInvalid` for too many models or
+    an unreadable index.
     """
     manifests = sorted(_find_paths_by_file_name(files, MANIFEST), key=lambda path: len(path.parts))
     if (

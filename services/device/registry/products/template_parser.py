@@ -40,7 +40,7 @@ TYPE_CONVERSION_SCRIPT = Path(__file__).with_name("types.js")
 MAX_YAML_LEVELS = 64
 """Maximum nesting levels of a YAML file."""
 MAX_YAML_EVENTS = 30_000
-"""YAML events of a file, except its document events; public templates have at most 6,000."""
+"""Maximum YAML events (parts) of a file; public templates have at most 6,000."""
 MAX_IDENTIFIER_CHARACTERS = 256
 """Maximum characters of an identifier, which may name several levels."""
 VALUE_INPUT = "value"

@@ -81,7 +81,7 @@ class SetBlueprintSource(msgspec.Struct):
 
 
 class FindTemplates(PageRequest, kw_only=True):
-    """Body of `POST /product-template/search`; by model.
+    """Body of `POST /product-template/search`; the results are in the order of their models.
 
     `keyword` is a part of model, name or vendor.
     """
@@ -139,7 +139,7 @@ class StoredLibrary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def to_product_faults(faults: Sequence[Fault]) -> list[ProductFault]:
-    """Return the first faults, in the stored form."""
+    """Return the first `MAX_STORED_FAULTS` faults, with long paths and reasons cut."""
     return [ProductFault(each.path[:300], each.reason[:500]) for each in faults[:MAX_STORED_FAULTS]]
 
 
@@ -177,7 +177,7 @@ TEMPLATE_OFFLINE_MINUTES = 1440
 
 
 def product_from_template(template: Template, name: str, existing: Product | None) -> PutProduct:
-    """Return the body of a product; an existing one keeps everything but its TSL."""
+    """Return the body of a product; an existing product keeps everything but its TSL."""
     tsl = to_wire(template.document)
     if existing is None:
         return PutProduct(name=name, tsl=tsl, device_offline_timeout=TEMPLATE_OFFLINE_MINUTES)
@@ -193,7 +193,7 @@ def codec_from_template(template: Template) -> PutCodec:
 
 
 def codec_warning(codec: ProductCodec) -> str | None:
-    """Return the fault in the codec's request for stored readings of a device."""
+    """Return a warning if the codec has a faulty request for stored readings, or None."""
     request = codec.history
     if request is None or request.fault is None:
         return None
@@ -249,10 +249,10 @@ class TemplateService:
     )
 
     async def replace_library(self, tenant: str, url: str) -> None:
-        """Replace the library by an uploaded one.
+        """Replace the library by an uploaded file.
 
-        Raises `InvalidInput` if the file is no library. Faults of single templates are stored with
-        them.
+        Raises `InvalidInput` if the file does not exist or is no library, and `TooLarge`. Faults of
+        single templates do not prevent the upload: each template is stored with its faults.
         """
         try:
             async with self._tenant_lock(tenant):
@@ -303,9 +303,10 @@ class TemplateService:
             return await self._import(principal, models)
 
     async def create_if_missing(self, principal: Principal, model: str) -> None:
-        """Create the product of a model from the library if the tenant lacks it.
+        """Create the product of a model from the library if the tenant lacks the product.
 
-        Raises `InvalidInput` with the faults of the template.
+        Do nothing without a template of the model. Raises `InvalidInput` with the faults of the
+        template.
         """
         if model not in {template.ref.model for template in await self._find_all(principal.tenant)}:
             return
@@ -318,14 +319,14 @@ class TemplateService:
             raise InvalidInput(f"the template of {model} is invalid: {text}", field="model")
 
     async def filter_available_models(self, tenant: str, models: Collection[str]) -> set[str]:
-        """Return the models that a new device may have."""
+        """Return those of `models` that have a product or a valid template."""
         templates = await self._find_all(tenant)
         ready = {template.ref.model for template in templates if not template.faults}
         existing = await self.products.filter_existing_models(tenant, list(models))
         return {GENERIC_MODEL, *existing, *ready} & set(models)
 
     async def list_labels(self, tenant: str, maximum: int) -> dict[str, str]:
-        """Return labels of models: of products, then of valid templates."""
+        """Return labels by model: of products, then of valid templates up to `maximum` labels."""
         labels = await self.products.list_labels(tenant, maximum)
         for template in await self._find_all(tenant):
             ref = template.ref

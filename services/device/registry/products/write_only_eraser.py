@@ -174,7 +174,7 @@ class WriteOnlyEraser:
     async def _erase_messages(
         self, stream: str, subject: str, holds: Callable[[bytes], bool]
     ) -> None:
-        """Delete the messages of a subject that hold write-only values."""
+        """Delete the messages of a subject for which `holds` returns True."""
         await delete_messages(self.bus, stream, subject, holds, MAX_READ_MESSAGES)
 
 
