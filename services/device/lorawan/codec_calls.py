@@ -20,7 +20,7 @@ class CodecCall(msgspec.Struct, frozen=True, array_like=True):
     """Payload bytes, or the values."""
     port: int
     at: int
-    """The current time for the script, ms; of a frame, the time at which it was received."""
+    """Time of the script's clock, ms: when the frame was received or the command was created."""
 
 
 class RunRequest(msgspec.Struct, frozen=True, array_like=True, tag="run"):

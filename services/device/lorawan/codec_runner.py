@@ -109,7 +109,7 @@ class CodecBudgets:
 WORKER_MODULE = "services.device.lorawan.codec_worker"
 MAX_PROCESSES = 8
 """Maximum number of codec processes."""
-MAX_WAITING_CALLS_PER_TENANT = 10_000
+MAX_WAITING_BATCHES_PER_TENANT = 10_000
 """Maximum batches of calls of a tenant that wait for its process."""
 MAX_PROCESS_BYTES = 32 * 1024 * 1024
 """Bytes of memory above which a codec process ends after its call."""
@@ -143,7 +143,7 @@ class CodecWorkers:
         self._maximum = maximum
         self._late_seconds = late_seconds
         self._turns = FairScheduler(
-            "codecs", maximum, items=MAX_WAITING_CALLS_PER_TENANT, caps=lambda _: Caps(1, 1)
+            "codecs", maximum, items=MAX_WAITING_BATCHES_PER_TENANT, caps=lambda _: Caps(1, 1)
         )
         self._processes: dict[str, Process | None] = {}
         """By tenant, the most recently used process last; None while a process starts."""
@@ -209,8 +209,8 @@ class CodecWorkers:
     def is_late(self, tenant: str, since: float) -> bool:
         """Return whether the running calls of a tenant are late.
 
-        If none are running, those that wait since `since` (monotonic seconds) are late after
-        `late_seconds`.
+        If no call is running, calls that wait since `since` (monotonic seconds) are late after
+        `late_seconds` of the constructor.
         """
         return time.monotonic() > self._due.get(tenant, since + self._late_seconds)
 

@@ -159,7 +159,7 @@ class EncodedDownlink(NamedTuple):
 def find_entry_point(
     functions: Mapping[str, Sequence[str]], conventions: Mapping[str, list[CodecArgument]]
 ) -> list[CodecStep]:
-    """Return one step, for the first function of `conventions` that a script has, or no step.
+    """Return one step that calls the first function of `conventions` that a script has, or none.
 
     `functions` has the names of functions by script, `conventions` the arguments by function name.
     """
@@ -186,7 +186,7 @@ def parse_decoder_result(steps: Sequence[CodecStep], value: Any) -> DecodedUplin
 
 
 def parse_encoder_result(steps: Sequence[CodecStep], value: Any, port: int) -> EncodedDownlink:
-    """Return the bytes of an encoder; raise `CodecFailed` for errors, invalid bytes or port.
+    """Return the bytes of an encoder; raise `CodecFailed` for errors, invalid bytes or ports.
 
     `port` applies unless the codec returns another port. The fraction of a byte is cut off, as
     network servers do (`[interval / 256, interval % 256]`).

@@ -25,7 +25,7 @@ _GLOBAL_NAMES = (
     "|isFinite|isNaN|parseFloat|parseInt|unescape|exports|module"
 )
 ALL_BUILT_INS = ["*"]
-"""The value of `changeable` that stands for all built-in objects."""
+"""Value of `changeable` for all built-in objects."""
 COMMON_PROTOTYPES = [
     f"{name}.prototype"
     for name in ("Object", "Array", "String", "Number", "Boolean", "Function", "Date", "RegExp")

@@ -205,9 +205,9 @@ class FrameStore(ThingDataStore):
     async def filter_past_keys(
         self, thing_id: int, stamp: str, keys: Collection[bytes]
     ) -> set[bytes]:
-        """Return the keys of past readings of frames that the versions `stamp` decoded.
+        """Return the keys of all past readings in frames that contain any of `keys`.
 
-        These are all past readings of each frame that has any of `keys`.
+        Only frames that the versions `stamp` decoded count. The result may exceed `keys`.
         """
         query = {"_id": keys_between(thing_id), "h": {"$in": list(keys)}, "c": stamp}
         return {bytes(key) async for row in self._direct.find(query, {"h": 1}) for key in row["h"]}

@@ -160,7 +160,7 @@ class GapStore(ThingDataStore):
         await self._gaps.update_one({"_id": gap.key}, {"$set": changes})
 
     async def remove(self, gap: TrackedGap) -> None:
-        """Delete a tracked gap, which needs no request."""
+        """Delete a gap whose frames have arrived, or that began before the current ownership."""
         await self._gaps.delete_one({"_id": gap.key})
 
     async def delete_thing_data(self, thing_id: int, session: Session | None = None) -> None:

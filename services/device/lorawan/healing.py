@@ -105,7 +105,7 @@ LATE_FRAME_WAIT_MS = 300_000
 NO_READINGS_TIMEOUT_MS = 3_600_000
 """Time without new readings after which a request is over."""
 UNSENT_REQUEST_TIMEOUT_MS = 600_000
-"""Time after which a request without a command is over: the process ended before it sent one."""
+"""Time after which a request without a command is over: the process ended too early to store it."""
 HOUR_MS = 3_600_000
 END_OF_TIME_MS = 2**53
 MAX_REQUESTS_PER_GAP = 3
