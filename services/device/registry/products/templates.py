@@ -305,8 +305,7 @@ class TemplateService:
     async def create_if_missing(self, principal: Principal, model: str) -> None:
         """Create the product of a model from the library if the tenant lacks the product.
 
-        Do nothing without a template of the model. Raises `InvalidInput` with the faults of the
-        template.
+        Do nothing without a template of the model. Raises `InvalidInput` for an invalid template.
         """
         if model not in {template.ref.model for template in await self._find_all(principal.tenant)}:
             return
