@@ -62,7 +62,11 @@ class BackgroundRpcClient(RpcClient):
                     name="gateway",
                     ca_file=self._settings.ca_file,
                 )
-                await self._when_connected(bus)
+                try:
+                    await self._when_connected(bus)
+                except NatsError:
+                    await bus.close()
+                    raise
                 self._connected = bus
             except (NatsError, OSError, TimeoutError) as error:
                 log.warning("cannot connect to NATS yet: %r", error)

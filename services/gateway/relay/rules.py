@@ -222,11 +222,8 @@ def limit_pull(body: bytes) -> bytes:
     Raises `RejectedError` for an invalid or too large request.
     """
     if not body or body.isdigit():
-        return (
-            body
-            if len(body) <= len(str(MAX_MESSAGES_PER_PULL))
-            else str(MAX_MESSAGES_PER_PULL).encode()
-        )
+        most = str(MAX_MESSAGES_PER_PULL).encode()
+        return body if (len(body), body) <= (len(most), most) else most
     try:
         pull = _pull_decoder.decode(body) if len(body) <= MAX_PULL_BYTES else None
     except JSON_ERRORS as error:

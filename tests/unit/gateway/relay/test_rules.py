@@ -170,6 +170,8 @@ def test_a_request_for_a_consumer_that_is_not_utf8_is_refused():
     [
         (b"", b""),
         (b"7", b"7"),
+        (b"10000", b"10000"),
+        (b"10001", b"10000"),
         (b"99999999999999", b"10000"),
         (b'{"batch":5,"no_wait":true}', b'{"batch":5,"no_wait":true}'),
         (b'{"batch":5,"expires":9000000000000}', b'{"batch":5,"expires":300000000000}'),
