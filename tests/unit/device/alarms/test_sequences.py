@@ -1,4 +1,4 @@
-"""Generated sequences of readings, compared with a plain computation: 3,000, and 10,000 if slow."""
+"""Generated sequences of readings, compared with a plain computation: 2,000, and 10,000 if slow."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,7 +28,7 @@ from services.device.alarms.model import (
 from services.device.alarms.rule_index import CompiledRule, RuleIndex, compile_rule
 from tests.unit.device.alarms.sequences import FIRST, Clear, Reading, Sequence, expected, generate
 
-SEQUENCES, PARTS, QUICK_PARTS = 10_000, 10, 3
+SEQUENCES, PARTS, QUICK_PARTS = 10_000, 10, 2
 
 
 @dataclass
