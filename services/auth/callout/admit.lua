@@ -19,10 +19,13 @@ if KEYS[5] then
   redis.call('SET', KEYS[5], ARGV[8], 'EX', ARGV[10])
   redis.call('ZADD', KEYS[6], clock[1] + clock[2] / 1000000, ARGV[9])
   redis.call('EXPIRE', KEYS[6], ARGV[10])
-  lost = redis.call('ZRANGE', KEYS[6], 0, -ARGV[11] - 1)
-  for _, id in ipairs(lost) do
+  for _, id in ipairs(redis.call('ZRANGE', KEYS[6], 0, -ARGV[11] - 1)) do
     redis.call('ZREM', KEYS[6], id)
-    redis.call('DEL', ARGV[12] .. id)
+    -- The reservation may have expired, and another device may own the id.
+    if redis.call('GET', ARGV[12] .. id) == ARGV[8] then
+      redis.call('DEL', ARGV[12] .. id)
+      table.insert(lost, id)
+    end
   end
 end
 local granted, wait = take(KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), 1)

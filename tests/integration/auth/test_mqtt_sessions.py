@@ -8,7 +8,7 @@ import pytest
 from aiomqtt.exceptions import MqttConnectError
 
 from libs.common.contracts.auth import DeviceCredentials, DeviceRef
-from services.auth.callout.admission_registry import MAX_EXTRA_CLIENT_IDS
+from services.auth.callout.admission_registry import MAX_EXTRA_CLIENT_IDS, _hash_session_id
 
 WAIT = 5.0
 CLIENT_ID_REFUSED = "Client identifier not valid"
@@ -35,6 +35,12 @@ async def sessions(auth) -> set[str]:
     """The subjects of the sessions that nats-server keeps."""
     info = await auth.bus.js.stream_info("$MQTT_sess", subjects_filter="$MQTT.sess.>")
     return set(info.state.subjects or {})
+
+
+async def keep_session(auth, sn: str, key: str, identifier: str) -> None:
+    """Connect, subscribe and disconnect; nats-server keeps the session."""
+    async with mqtt(auth, sn, key, identifier, clean_session=False) as device:
+        await device.subscribe(f"thing/{sn}/down/#", qos=1, timeout=WAIT)
 
 
 async def test_a_client_id_is_no_other_devices(auth):
@@ -84,11 +90,31 @@ async def test_a_device_has_few_sessions(auth):
     await auth.bus.js.purge_stream("$MQTT_sess")
 
     for number in range(MAX_EXTRA_CLIENT_IDS + 3):
-        async with mqtt(auth, "Many", key, f"many-{number}", clean_session=False) as device:
-            await device.subscribe("thing/Many/down/#", qos=1, timeout=WAIT)
+        await keep_session(auth, "Many", key, f"many-{number}")
     async with asyncio.timeout(WAIT):
         while len(await sessions(auth)) != MAX_EXTRA_CLIENT_IDS:
             await asyncio.sleep(0.02)
+
+
+async def test_an_expired_id_of_another_device_is_not_released(auth):
+    """A device that no longer owns its oldest client id does not release the new owner's session."""
+    first, second = await issue(auth, "First"), await issue(auth, "Second")
+    moved, oldest = (f"$MQTT.sess.{_hash_session_id(name)}" for name in ("moved", "first-0"))
+
+    async with mqtt(auth, "First", first, "moved"):
+        pass
+    await auth.redis.delete("tw:mqtt-id:moved")  # as if it had expired
+    await keep_session(auth, "Second", second, "moved")
+    for number in range(MAX_EXTRA_CLIENT_IDS + 1):
+        await keep_session(auth, "First", first, f"first-{number}")
+    async with asyncio.timeout(WAIT):
+        while oldest in await sessions(auth):
+            await asyncio.sleep(0.02)
+
+    assert moved in await sessions(auth)
+    with pytest.raises(aiomqtt.MqttError):
+        async with mqtt(auth, "First", first, "moved"):
+            pass
 
 
 async def test_logging_in_has_an_end(auth, monkeypatch):
