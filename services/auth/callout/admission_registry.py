@@ -121,21 +121,23 @@ class AdmissionRegistry:
             ADMISSION_RETENTION_SECONDS,
         ]
         args += [admission.tenant, TENANT_LIFETIME_SECONDS]
+        client_ids_key = f"tw:mqtt-ids:{key}"
         if client_id not in {None, user}:
-            keys += [f"{_CLIENT_ID_KEY_PREFIX}{client_id}", f"tw:mqtt-ids:{key}"]
+            keys += [f"{_CLIENT_ID_KEY_PREFIX}{client_id}", client_ids_key]
             maximum = MAX_CLIENTS_PER_ACCESS_KEY if admission.shared else MAX_EXTRA_CLIENT_IDS
             args += [key, client_id, CLIENT_ID_RESERVATION_SECONDS, maximum, _CLIENT_ID_KEY_PREFIX]
         owner, wait_ms, admissions, *evicted = await self._admit(keys=keys, args=args)
+        for evicted_id in evicted:
+            if len(self._deleting) < MAX_WAITING_SESSION_DELETIONS:
+                self._deleting.start(evicted_id, partial(self._delete_session, evicted_id.decode()))
         if owner == OTHER_OWNER:
             return None
         new = client_id if client_id and owner == NO_OWNER and client_id.upper() != key else None
         if new and await self._devices.get(new):
             await self.release_client_id(new)
+            await self._redis.zrem(client_ids_key, new)
             await self._redis.lrem(admissions_key(user), 1, entry)
             return None
-        for evicted_id in evicted:
-            if len(self._deleting) < MAX_WAITING_SESSION_DELETIONS:
-                self._deleting.start(evicted_id, partial(self._delete_session, evicted_id.decode()))
         return AdmissionResult(wait_ms / 1000, admissions)
 
     async def release_client_id(self, client_id: str) -> None:

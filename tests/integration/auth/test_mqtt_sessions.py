@@ -97,7 +97,7 @@ async def test_a_device_has_few_sessions(auth):
 
 
 async def test_an_expired_id_of_another_device_is_not_released(auth):
-    """A device that no longer owns its oldest client id does not release the new owner's session."""
+    """Evicting an id that another device has reserved since keeps that device's session."""
     first, second = await issue(auth, "First"), await issue(auth, "Second")
     moved, oldest = (f"$MQTT.sess.{_hash_session_id(name)}" for name in ("moved", "first-0"))
 
@@ -115,6 +115,25 @@ async def test_an_expired_id_of_another_device_is_not_released(auth):
     with pytest.raises(aiomqtt.MqttError):
         async with mqtt(auth, "First", first, "moved"):
             pass
+
+
+async def test_a_refused_sn_takes_no_place(auth):
+    """The SN of another device is not counted, and the id that it replaced has no session."""
+    key = await issue(auth, "Full")
+    await issue(auth, "Taken")
+    await auth.bus.js.purge_stream("$MQTT_sess")
+
+    for number in range(MAX_EXTRA_CLIENT_IDS):
+        await keep_session(auth, "Full", key, f"full-{number}")
+    with pytest.raises(aiomqtt.MqttError):
+        async with mqtt(auth, "Full", key, "Taken"):
+            pass
+    async with asyncio.timeout(WAIT):
+        while len(await sessions(auth)) != MAX_EXTRA_CLIENT_IDS - 1:
+            await asyncio.sleep(0.02)
+
+    expected = [f"full-{number}".encode() for number in range(1, MAX_EXTRA_CLIENT_IDS)]
+    assert await auth.redis.zrange("tw:mqtt-ids:FULL", 0, -1) == expected
 
 
 async def test_logging_in_has_an_end(auth, monkeypatch):
