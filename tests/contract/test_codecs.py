@@ -144,6 +144,7 @@ async def test_every_fault_of_a_codec_is_named(
         ({"port": 1}, "hex"),
         ({"port": 1, "hex": "0"}, "hex"),
         ({"port": 224, "hex": "00"}, "port"),
+        ({"port": 1, "values": {"n": 10**30}}, "values"),
         ({"port": 1, "hex": "00", "values": {}}, "values"),
         ({"port": 1, "values": {}, "codec": {"script": LOOP}}, "values"),
     ],

@@ -13,6 +13,7 @@ from libs.common.errors import Conflict, InvalidInput, TooManyRequests
 from libs.common.identity import Principal
 from libs.common.things import GENERIC_MODEL
 from libs.common.tsl import Fault, InvalidValues, Tsl, TslDocument
+from libs.common.tsl.limits import explain_unstorable
 from services.device.lorawan.codec_calls import CallOutcome, CodecCall
 from services.device.lorawan.codec_runner import CodecWorkers
 from services.device.lorawan.codec_scripts import (
@@ -169,6 +170,8 @@ class CodecService:
         tenant = principal.tenant
         if body.values is not None and (body.hex, body.base64) != (None, None):
             raise InvalidInput("either bytes or values are needed", field="values")
+        if (reason := explain_unstorable(body.values)) is not None:
+            raise InvalidInput(reason, field="values")
         content = body.content() if body.values is None else body.values
         product = await self._products.get(tenant, model)
         with self._hold_test_slot(tenant):
