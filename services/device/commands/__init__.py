@@ -1,1 +1,1 @@
-"""Commands: property updates, service calls and tasks, up to the device's answer."""
+"""Commands to devices, from the request until the device answers or the command expires."""

@@ -16,12 +16,13 @@ PREVIOUS_STATES_BY_STATE: Mapping[DownlinkState, tuple[DownlinkState | None, ...
     "UNACKNOWLEDGED": (None, "SENT"),
     "REFUSED": (None, "SENT"),
 }
-"""The states that may precede each downlink state."""
+"""The states that may precede each downlink state; None means that no state is stored."""
 AWAITED_THINGS_QUERY_LIMIT = 2_000
-"""Maximum things that the query for all things with open coded commands returns. If it returns this
-many, others may be missing, and its result is not used."""
+"""Maximum open coded commands that the query for their things reads. Its result is not used if it
+has this many things, because others may be missing."""
 OLDEST_FIRST = [("createdAt", 1), ("_id", 1)]
-"""Sorts by time: ids alone do not, because each replica allocates them in blocks."""
+"""Sort order by time of creation. Ids alone are not in this order, because each replica allocates
+them in blocks."""
 
 
 class CodedCommands:
@@ -52,10 +53,10 @@ class CodedCommands:
     async def update_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
     ) -> Command | None:
-        """Store the state of a downlink; return its command, None if it does not exist.
+        """Store the state of a downlink; return its command, or None if the command is unknown.
 
-        A state that may not follow the stored one, or that arrives after the command's end,
-        changes nothing.
+        `number` counts the downlinks of the command from 1. A state that may not follow the stored
+        state, or that arrives after the command's end, changes nothing.
         """
         path = f"downlinks.{number - 1}"
         query = {"_id": command_id, "thingId": thing_id}
@@ -89,7 +90,10 @@ class CodedCommands:
         return msgspec.convert(await cursor.to_list(None), list[Command])
 
     async def add_confirmed_keys(self, command: Command, keys: Collection[str]) -> list[str]:
-        """Add keys of properties that the device reported as requested; return all such keys."""
+        """Add keys to the confirmed keys of a command; return all its confirmed keys.
+
+        A key is confirmed when the device has reported the requested value of the property.
+        """
         stored = await self._commands.find_one_and_update(
             {"_id": command.id},
             {"$addToSet": {"shown": {"$each": sorted(keys)}}},

@@ -1,9 +1,9 @@
-"""Completion of commands: by replies, by reports that confirm values, by cancelling.
+"""Completion of commands by replies, by reports that confirm values, or by cancelling.
 
 One transaction ends answered commands, writes the history records of confirmed properties, and
-increases the ledger's count. The keys of the records derive from the uplinks. The batch with the
-replies publishes their events before it is acknowledged. A repeated reply changes nothing and
-publishes its events again.
+increases the ledger's count. The keys of the records derive from the uplinks. The events of the
+commands are published before the batch with the replies is acknowledged. A repeated reply changes
+nothing and publishes the events again.
 """
 
 import logging
@@ -45,8 +45,8 @@ from services.device.things.model import Device, Thing
 log = logging.getLogger(__name__)
 
 REPUBLISH_AFTER_MS = 2_000
-"""Age (ms) from which the created event of an `unpublished` command is published again. A process
-marks its commands within half a second, unless it ends, perhaps before it publishes the event."""
+"""Age (ms) of an `unpublished` command above which a reply publishes its created event again. A
+process marks commands as published after half a second, unless the process ends before."""
 
 
 class _DecodedReply(NamedTuple):
@@ -62,7 +62,7 @@ class _DecodedReply(NamedTuple):
 
 
 class _ReplyRejectedError(Exception):
-    """The values of a reply are invalid; `reason` says why."""
+    """The outputs of a reply are invalid, or a value is too large; `reason` says why."""
 
     def __init__(self, decoded: _DecodedReply, reason: str) -> None:
         super().__init__(reason)
@@ -107,7 +107,8 @@ class CommandCompletion(CommandCloser):
     async def close_by_replies(self, replies: Sequence[tuple[Uplink, Thing]], batch: Batch) -> None:
         """Close the commands that replies answer, in one transaction.
 
-        A rejected reply aborts the transaction, which then runs again without it.
+        A reply with rejected values aborts the transaction, which then runs again without the
+        reply.
         """
         decoded_replies: list[_DecodedReply] = []
         for uplink, thing in replies:
@@ -174,7 +175,7 @@ class CommandCompletion(CommandCloser):
     async def _apply_and_find_confirmed(
         self, command: Command, decoded: _DecodedReply
     ) -> dict[str, Any] | None:
-        """Apply a reply to its command; return the properties that it confirms.
+        """Apply a reply to its command; return the properties that the reply confirms, or None.
 
         Raises `_ReplyRejectedError`.
         """
@@ -191,10 +192,10 @@ class CommandCompletion(CommandCloser):
         return properties
 
     async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:
-        """Close property updates whose values stored reports show.
+        """Close property updates sent as downlinks when reports have shown all requested values.
 
-        Repeating it changes nothing. No report shows a write-only value, so commands that set one
-        end when the network server reports an acknowledgement.
+        A repeated call changes nothing. No report shows a write-only value, so commands that set
+        such a value end when the network server reports an acknowledgement.
         """
         awaited = await self.commands.coded.list_open({report.thing.id for report in reports})
         if not awaited:
@@ -254,9 +255,9 @@ def _find_confirmed_properties(command: Command, thing: Thing) -> dict[str, Any]
 
 
 def _set_result(command: Command, reply: Reply, thing: Thing, received: int) -> None:
-    """Set status, error and outputs of a command; raise `InvalidValues`.
+    """Set status, error and outputs of a command; raise `InvalidValues` for invalid outputs.
 
-    A service that the TSL no longer declares ends without outputs.
+    A call of a service that the TSL no longer declares ends without outputs.
     """
     command.status = "SUCCESS" if reply.status == "SUCCESS" else "FAILED"
     command.finished_at = from_ms(received)
@@ -275,7 +276,10 @@ def _set_result(command: Command, reply: Reply, thing: Thing, received: int) -> 
 
 
 def confirms(reported: Any, requested: Any) -> bool:
-    """Return whether a reported value equals the requested one; a STRUCT may have more members."""
+    """Return whether a reported value equals the requested one.
+
+    A reported STRUCT may have more members than the requested STRUCT.
+    """
     if isinstance(reported, dict) and isinstance(requested, dict):
         return all(key in reported and confirms(reported[key], requested[key]) for key in requested)
     return type(reported) is type(requested) and bool(reported == requested)
@@ -289,7 +293,10 @@ class CommandCanceller:
         self._bus = bus
 
     async def cancel_all(self, device: Device, reason: FailureReason) -> None:
-        """End the open commands of a device as FAILED."""
+        """End the open commands of a device as FAILED, and delete its messages in nats-server.
+
+        If nats-server cannot delete the messages, a warning is logged.
+        """
         await self._commands.fail_open_commands(device.id, reason)
         subject = stored_command_subject(device.sn)
         try:

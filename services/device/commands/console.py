@@ -46,9 +46,10 @@ class BatchConfigurator:
     async def configure(
         self, principal: Principal, ids: Sequence[int], properties: dict[str, Any]
     ) -> CommandOrErrorByDevice:
-        """Issue a command for each device that the user sees and whose TSL accepts it.
+        """Issue a command for each device that the user sees and whose TSL accepts `properties`.
 
-        All of these commands are stored, or none. Raises `TooLarge`.
+        All of these commands are stored, or none. Raises `TooLarge`, or `InvalidInput` for a codec
+        that cannot encode.
         """
         grants = await self.grants.read(principal)
         results: CommandOrErrorByDevice = {
@@ -200,7 +201,7 @@ class CommandResponse(ResponseModel, kw_only=True):
     It is 0 after the device connects.
     """
     carrier: str | None = None
-    """The integration that delivers it; absent for a device that is connected directly."""
+    """The integration that delivers the command; absent if no integration does."""
     application_id: str | None = None
     user_id: str | None = None
 
@@ -216,7 +217,7 @@ async def find_device_commands(
     device_id: PathId,
     data: JSONBody[FindCommands | None] = None,
 ) -> StreamedAnswer[Page[CommandResponse]]:
-    """Search the commands of a device; closed ones expire, by default after 90 days."""
+    """Search the commands of a device; closed ones are deleted, by default after 90 days."""
     search = data or FindCommands()
     rows, total = await device_commands.page(
         principal, device_id, search.status or (), search.skip, search.size
@@ -295,7 +296,7 @@ def _command_response(command: Command) -> CommandResponse:
 
 
 def mask_payload(command: Command) -> dict[str, Any]:
-    """Return the payload of a command with a mask for each write-only value."""
+    """Return the payload of a command with a mask for each entirely write-only setting."""
     missing = command.write_only and [
         k for k, v in command.settings_with_hidden_as_none() if v is None
     ]

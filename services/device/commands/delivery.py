@@ -49,7 +49,7 @@ from services.device.things.device_store import DeviceStore
 log = logging.getLogger(__name__)
 
 SENDING_WORKERS, MAX_WAITING_COMMANDS = 512, 10_000
-"""Commands that are being handed to integrations at a time, and waiting ones per tenant."""
+"""Maximum commands that are handed to integrations at a time, and that wait per tenant."""
 REJECTION_STATUSES = frozenset(range(400, 500)) - {TooManyRequests.status}
 """HTTP statuses by which an integration rejects a command."""
 
@@ -87,8 +87,8 @@ class IntegrationCommandSender:
     ) -> None:
         """Start handing over those commands that an integration delivers.
 
-        `additional` holds the integration's data of devices that have just been read, by id.
-        Delivery repeats commands for which the queue has no room.
+        `additional` holds, by device id, the integration's data of devices that the caller has just
+        read. Delivery repeats commands for which the queue has no room.
         """
         for command in commands:
             if command.carrier:
@@ -172,7 +172,7 @@ class IntegrationCommandSender:
 
 
 CONCURRENT_TENANTS, COMMANDS_PER_READ = 4, 500
-"""Concurrent tenants, and commands of one tenant that are read together."""
+"""Tenants whose commands are delivered concurrently, and commands of a tenant read together."""
 QUERY_INTERVAL_SECONDS = 0.3
 """Seconds between two queries for due commands."""
 
@@ -205,9 +205,11 @@ class DueCommandDelivery:
             yield
 
     async def process_due(self, tenant: str) -> int:
-        """Process due commands, oldest first; return how many were due.
+        """Process up to `COMMANDS_PER_READ` due commands; return how many were due.
 
-        A command fails when its device has been deleted or has changed its application.
+        Expired commands end as TIMEOUT. A command fails when its device has been deleted or has
+        changed its application, or when its write-only values are missing after a restore. The
+        remaining commands are sent, oldest first.
         """
         moment = utc_now()
         due = await self.commands.schedule.list_due(tenant, moment, COMMANDS_PER_READ)

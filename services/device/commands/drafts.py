@@ -19,19 +19,22 @@ MAX_TASK_DEVICES = 1000
 REQUIRED_FIELD_BY_TYPE = {"PROFILE": "values", "TSL": "properties"}
 """Types of configurations and the field that each requires."""
 MAX_COMMAND_BYTES = 256 * 1024
-"""Maximum bytes of a command, which is one message on the bus."""
+"""Maximum bytes of a command's payload as JSON. A command is one message on the bus."""
 MAX_TOTAL_COMMAND_BYTES = 8 * 1024**2
-"""Maximum bytes of all commands of a request, which is one transaction."""
+"""Maximum bytes of the payloads of all commands of a request. One transaction stores them."""
 
 
 def check_total_size(drafts: Iterable[CommandDraft]) -> None:
-    """Raise `TooLarge` when one transaction cannot hold all commands."""
+    """Raise `TooLarge` when the drafts together exceed `MAX_TOTAL_COMMAND_BYTES`."""
     if sum(len(draft.encoded) for draft in drafts) > MAX_TOTAL_COMMAND_BYTES:
         raise TooLarge(f"the commands of a request must not exceed {MAX_TOTAL_COMMAND_BYTES} bytes")
 
 
 def check_layout(kind: str, config: Config) -> None:
-    """Raise `InvalidInput` when a configuration lacks the fields of its type."""
+    """Raise `InvalidInput` unless a configuration has the field of type `kind` and no other.
+
+    An unknown type and profile values that cannot be stored are also rejected.
+    """
     kind = kind.upper()
     if kind not in REQUIRED_FIELD_BY_TYPE:
         raise InvalidInput("must be PROFILE or TSL", field="type")
@@ -53,10 +56,11 @@ def check_layout(kind: str, config: Config) -> None:
 
 
 def draft_config(thing: Thing, kind: str, config: Config, current: dict[str, Any]) -> CommandDraft:
-    """Return the draft of a configuration whose layout is valid.
+    """Return the draft of a configuration that `check_layout` accepts; raise `InvalidInput`.
 
-    `current` has the thing's values and pending settings. `config.version` must be the TSL version
-    of the thing. `config.type` must equal `kind`; for TSL it may also be the TSL version.
+    `current` has the thing's values and pending settings. If present, `config.version` must be the
+    TSL version of the thing. If present, `config.type` must equal `kind`, or for TSL the TSL
+    version.
     """
     kind, follows = kind.upper(), thing.tsl_version
     if config.version is not None and config.version != follows:
@@ -121,7 +125,10 @@ def draft_command(thing: Thing, kind: CommandKind, payload: dict[str, Any]) -> C
 
 
 def parse_device_ids(device_ids: "list[int | str] | str") -> list[int]:
-    """Parse `deviceIds`: numbers, decimal text, or text with commas or semicolons."""
+    """Parse `deviceIds`: numbers, decimal text, or text with commas or semicolons.
+
+    Returns each id once. Raises `InvalidInput` unless 1 to `MAX_TASK_DEVICES` ids remain.
+    """
     parts = device_ids if isinstance(device_ids, list) else [device_ids]
     ids: list[int] = []
     for part in parts:

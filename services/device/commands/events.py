@@ -1,4 +1,4 @@
-"""Events of commands and messages to devices."""
+"""Events of commands, and the MQTT messages that carry commands to devices."""
 
 from datetime import datetime
 from typing import Any
@@ -33,7 +33,7 @@ ERROR_CODE_BY_STATUS = {
 
 
 def error_code(command: Command) -> str:
-    """Return why a command failed, otherwise an empty string."""
+    """Return the code of the reason why a command failed, or "" if it has not failed."""
     return command.error_code or ERROR_CODE_BY_STATUS.get(command.status, "")
 
 

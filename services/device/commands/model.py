@@ -24,7 +24,7 @@ from services.device.things.model import Thing
 CommandKind = Literal["SET_PROPERTIES", "CALL_SERVICE", "SET_PROFILE"]
 
 OPEN_STATES = ("PENDING", "SENT")
-"""States of a command that its device has not answered."""
+"""States of an open command, which has neither been answered nor failed nor expired."""
 
 
 MAX_ERROR_LENGTH = 1000
@@ -67,7 +67,7 @@ class CommandDownlink(msgspec.Struct, rename="camel", kw_only=True):
     port: int
     data: bytes
     keys: list[str] = []
-    """Keys of the settings in it; empty if it contains the whole command."""
+    """Keys of the settings in the downlink; empty if it contains the whole command."""
     state: DownlinkState | None = None
     """The last state that the integration reported."""
 
@@ -83,7 +83,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     sn: str
     tenant: str
     application_id: int | None
-    """The application that requested it; only this application finds it as a task."""
+    """The application that requested the command, and alone finds its task; None for a user."""
     kind: CommandKind
     payload: dict[str, Any]
     full_payload: dict[str, Any] | None = msgspec.field(name="sealed", default=None)
@@ -94,13 +94,13 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     created_at: datetime
     expires_at: datetime
     user_id: int | None = None
-    """The user who requested it."""
+    """The user who requested the command; None for an application."""
     hops: int = 0
-    """Number of flows that led to it (`libs.common.bus.hops`)."""
+    """Number of flows that led to the command (`libs.common.bus.hops`)."""
     carrier: str | None = None
-    """The integration that delivers it; None for a device that is connected directly."""
+    """The integration that delivers the command; None if no integration does."""
     coded: bool = False
-    """Whether the product's codec encodes it into downlinks."""
+    """Whether the product's codec encodes the command into downlinks."""
     downlinks: list[CommandDownlink] | None = None
     """Its downlinks; None until they are encoded."""
     confirmed_keys: list[str] = msgspec.field(name="shown", default_factory=list)
@@ -110,12 +110,12 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
     outputs: dict[str, Any] | None = None
     error: str | None = None
     error_code: str | None = None
-    """Why it ended, unless its status says so."""
+    """Code of the reason why the command ended; None if its status is the reason."""
     closed_by: str | None = None
-    """The key of the reply that closed it."""
+    """The key of the reply that closed the command; None if no reply did."""
     pause_index: int = msgspec.field(name="attempts", default=0)
-    """Index of the pause after the next delivery; it grows with each one, and is 0 after the device
-    connects."""
+    """Index of the pause after the next delivery. Each delivery increments it, and it is 0 after
+    the device connects."""
     provisions: bool = True
     """Whether success marks the device as provisioned; False if the device did not wait for a
     configuration when the command was created."""
@@ -148,7 +148,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
     @property
     def has_all_values(self) -> bool:
-        """Return whether the command has its write-only values, which no backup contains."""
+        """Return whether no write-only value is missing. A backup contains no such values."""
         return self.full_payload is not None or not self.write_only
 
     def mask(self, text: str) -> str:
@@ -191,7 +191,7 @@ class Command(msgspec.Struct, rename="camel", kw_only=True):
 
 
 def settings_in(kind: CommandKind, payload: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Return the settings of a payload as pairs of key and value."""
+    """Return the settings of a payload as pairs of key and value; a service call has none."""
     if kind == "SET_PROPERTIES":
         return list(payload["properties"].items())
     if kind == "SET_PROFILE":
@@ -202,7 +202,10 @@ def settings_in(kind: CommandKind, payload: dict[str, Any]) -> list[tuple[str, A
 def conceal_payload(
     kind: CommandKind, payload: dict[str, Any], tsl: Tsl
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return a payload without write-only values, and the keys of these settings."""
+    """Return a payload without write-only values, and the keys of the settings that lose them.
+
+    The payload of a service call does not change.
+    """
     if not tsl.conceals or kind == "CALL_SERVICE":
         return payload, []
     settings = dict(settings_in(kind, payload))

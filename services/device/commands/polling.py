@@ -60,7 +60,10 @@ class CommandPolls:
             await self._subscription.unsubscribe()
 
     async def wait_for_commands(self, principal: Principal, sn: str, wait: int) -> Commands:
-        """Return open commands of a device; wait up to `wait` seconds for the first."""
+        """Return open commands of a device; wait up to `wait` seconds for the first.
+
+        Returns no commands when the owner of the device changes during the wait.
+        """
         thing = await self._things.find_sender(principal, sn)
         await self._presence.record_contact(thing)
         deadline = asyncio.get_running_loop().time() + min(wait, MAX_POLL_SECONDS)
@@ -115,9 +118,9 @@ async def fetch_commands(
         ),
     ] = 0,
 ) -> Commands:
-    """Return the open commands of the device, after at most `wait` seconds.
+    """Return up to 100 open commands of the device, after at most `wait` seconds.
 
-    Each command is returned again after 30 s until the device answers it.
+    A command is returned again after 30 s until the device answers it or it expires.
     """
     return await command_polls.wait_for_commands(principal, sn, wait)
 

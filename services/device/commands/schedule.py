@@ -15,15 +15,16 @@ from services.device.commands.write_only import WIPING_TOPIC
 from services.device.telemetry.ports import ReconnectListener
 
 RESEND_SECONDS = (1, 2, 5, 10, 20, 40, 60)
-"""Seconds until an unanswered command is sent again to a connected device, by its
-`pause_index`."""
+"""Seconds until an unanswered command is sent again to a connected device, by the `pause_index` of
+the command; the last pause repeats."""
 CODED_RESEND_SECONDS = (5, 10, 30, 120, 600)
 """Seconds until an unanswered coded command is sent again, unless the network server has reported a
 state for each downlink."""
 POLL_REPEAT_DELAY = timedelta(seconds=30)
 """Time after which an unanswered command is returned to a polling device again."""
 FIRST_RESEND_INDEX = 2
-"""Index in `RESEND_SECONDS` of the first pause of a new command; 0 after a reconnect."""
+"""Index in `RESEND_SECONDS` of the first pause of a new command. After a reconnect of the device,
+the first pause of each command has index 0."""
 DELIVERY_TOPIC = "delivery"
 """Topic of `Wakeups`: commands are due, or will be."""
 DUE_INDEX = "due"
@@ -38,7 +39,7 @@ class CommandSchedule(ReconnectListener):
         self._wakeups = wakeups
 
     async def list_due_tenants(self, within: float = 0) -> list[str]:
-        """Return the tenants whose commands are due within some seconds."""
+        """Return the tenants with open commands that are due now or in `within` seconds."""
         due = _due_query(utc_now() + timedelta(seconds=within))
         return await list_distinct_values(self._commands, "tenant", due, DUE_INDEX)
 
@@ -62,7 +63,10 @@ class CommandSchedule(ReconnectListener):
         await self._reschedule([command for command in commands if command.coded], next_send_at, {})
 
     async def fetch_for_poll(self, thing_id: int, now: datetime) -> list[Command]:
-        """Return open commands for a polling device and hide them for `POLL_REPEAT_DELAY`."""
+        """Return up to 100 open commands for a polling device, oldest first.
+
+        They become SENT and are not returned again for `POLL_REPEAT_DELAY`.
+        """
         ready = {"$not": {"$gt": now - POLL_REPEAT_DELAY}}
         query = {"thingId": thing_id, "status": {"$in": OPEN_STATES}, "expiresAt": {"$gt": now}}
         cursor = self._commands.find({**query, "polledAt": ready}).sort(OLDEST_FIRST).limit(100)
@@ -78,9 +82,9 @@ class CommandSchedule(ReconnectListener):
         return fetched
 
     async def suspend_deliveries(self, commands: Sequence[Command]) -> None:
-        """Send unanswered commands again only when their devices connect.
+        """Stop sending unanswered commands until their devices connect.
 
-        Copies with write-only values are deleted from nats-server.
+        The messages of commands with write-only values become due for deletion from nats-server.
         """
         plain = [command for command in commands if not command.write_only]
         secret = [command for command in commands if command.write_only]

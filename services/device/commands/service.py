@@ -60,9 +60,9 @@ class CommandService:
     ids: IdAllocator
     sender: IntegrationCommandSender
     lifetime_seconds: float
-    """Seconds after which an unanswered command expires."""
+    """Seconds after which an unanswered command expires, unless it is delivered as downlinks."""
     coded_lifetime_seconds: float
-    """Seconds after which an unanswered command expires that is delivered as downlinks."""
+    """Seconds after which an unanswered command that is delivered as downlinks expires."""
 
     async def update_properties(
         self, principal: Principal, device_id: int, properties: dict[str, Any]
@@ -243,10 +243,11 @@ class CommandService:
     async def issue(
         self, principal: Principal, drafts: Sequence[CommandDraft]
     ) -> Sequence[Command]:
-        """Store and send the commands of drafts, all or none, in the caller's name.
+        """Store the commands of drafts in the caller's name, all or none, and start sending them.
 
         Partial STRUCTs are completed again inside the transaction, so that concurrent updates of
-        one device build on each other.
+        one device build on each other. Raises `TooLarge`, `InvalidInput` for a codec that cannot
+        encode, and `Conflict` for an application whose device receives no commands.
         """
         integrations = {draft.thing.integration for draft in drafts}
         transports = {name: await self.sender.get_transport(name) for name in integrations}

@@ -142,7 +142,7 @@ class CommandStore(ThingDataStore):
         return commands
 
     async def _publish(self, commands: Sequence[Command], outgoing: Sequence[Document]) -> None:
-        """Publish events and messages of new commands, and soon mark open ones as published."""
+        """Publish events and messages of new commands; mark published commands soon afterwards."""
         if await self._outbox.publish_or_store(outgoing):
             self._published += [command.id for command in commands]
             self._marking.start("marking of published commands", self._mark_published)
@@ -158,7 +158,7 @@ class CommandStore(ThingDataStore):
     async def publish_created(self, commands: Iterable[Command]) -> None:
         """Publish the first events of those commands that are `unpublished`.
 
-        The process that stored them may have ended before it published them.
+        The process that stored a command may have ended before it published the event.
         """
         entries = [created_event(command) for command in commands if command.unpublished]
         await self._outbox.publish_or_store(self._outbox.build_documents(entries))
@@ -279,7 +279,10 @@ class CommandStore(ThingDataStore):
         reply_key: str,
         session: Session,
     ) -> Command | None:
-        """Close the open command that a reply answers; return it as it was before, or None."""
+        """Close the command that a reply answers; return it as it was before.
+
+        Returns None if the thing has no such open command.
+        """
         answered: Document = {"status": status, "finishedAt": at, "closedBy": reply_key}
         answered |= dict.fromkeys(("outputs", "error", "errorCode"))
         before = await self._mongo.get_session_database(session)["commands"].find_one_and_update(
@@ -290,7 +293,10 @@ class CommandStore(ThingDataStore):
         return command_from_document(before)
 
     async def add_result(self, command: Command, session: Session) -> None:
-        """Store outputs and error of a command that `close_answered` has closed."""
+        """Store outputs and error of a command that `close_answered` has closed.
+
+        Also erase the write-only values of the command.
+        """
         if command.outputs is not None or command.error:
             command.error = command.error and command.mask(command.error)
             ended = {"$set": _result_fields(command)}
@@ -299,7 +305,10 @@ class CommandStore(ThingDataStore):
         await self._delete_secrets(command, session)
 
     async def _delete_secrets(self, command: Command, session: Session) -> None:
-        """Delete the write-only values of a closed command, because only delivery reads them."""
+        """Erase the downlinks of a closed command with write-only values.
+
+        Its messages in nats-server become due for deletion.
+        """
         if not command.write_only:
             return
         self.wakeups.notify(WIPING_TOPIC)
@@ -315,9 +324,9 @@ class CommandStore(ThingDataStore):
     async def update_downlink_state(
         self, command_id: int, thing_id: int, number: int, state: DownlinkState
     ) -> Command | None:
-        """Store the state of a downlink and return its command, or None.
+        """Store the state of a downlink; return its command, or None if the command is unknown.
 
-        A command is suspended when each of its downlinks has a state.
+        The delivery of a command is suspended when each of its downlinks has a state.
         """
         command = await self.coded.update_state(command_id, thing_id, number, state)
         if command and command.downlinks and all(downlink.state for downlink in command.downlinks):

@@ -51,7 +51,7 @@ def wire_commands(
     store: CommandStore,
     encoder: DownlinkEncoder,
 ) -> CommandsPackage:
-    """Construct the command service, its handlers and delivery."""
+    """Construct the command service, its handlers, and the jobs that deliver and wipe commands."""
     settings, bus = clients.settings, clients.bus
     devices, directory, granted = things.devices, things.directory, things.granted_devices
     sender = IntegrationCommandSender(

@@ -46,7 +46,7 @@ class WriteOnlyCommands:
         self.wakeups = wakeups
 
     async def list_tenants_with_due_wipes(self, within: float = 0) -> list[str]:
-        """Return the tenants whose commands `list_due_wipes` returns now or `within` seconds."""
+        """Return the tenants with commands for `list_due_wipes` now or in `within` seconds."""
         due = _wipe_due_query(utc_now() + timedelta(seconds=within))
         return await list_distinct_values(self._commands, "tenant", due, WIPE_INDEX)
 
@@ -57,16 +57,17 @@ class WriteOnlyCommands:
         return msgspec.convert(await cursor.to_list(), list[Command])
 
     async def mark_wiped(self, command: Command, next_wipe: datetime | None) -> None:
-        """Record the deletion of messages, and the time of the next one, if any."""
+        """Set when messages of a command are deleted again; None means never."""
         change: Document = (
             {"$set": {"wipeAt": next_wipe}} if next_wipe else {"$unset": {"wipeAt": ""}}
         )
         await self._commands.update_one({"_id": command.id}, change)
 
     async def conceal(self, thing_id: int, tsl: Tsl) -> list[int]:
-        """Remove values that `tsl` conceals from commands and profile of a thing.
+        """Remove values that `tsl` declares write-only; return the ids of changed commands.
 
-        Return the ids of changed commands. Open commands keep the values for delivery.
+        The values are removed from commands and profile of a thing. Open commands keep them for
+        delivery.
         """
         changed: list[int] = []
         kinds = ["SET_PROPERTIES", "SET_PROFILE"]
