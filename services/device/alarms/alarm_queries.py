@@ -9,7 +9,7 @@ from services.device.alarms.model import Alarm, from_document
 
 
 class AlarmGroup(NamedTuple):
-    """Number of alarms with the same severity and status."""
+    """Number of alarms that have the same `severity`, `is_open` and `is_claimed`."""
 
     severity: Severity
     is_open: bool
@@ -21,7 +21,7 @@ class AlarmQueries:
     """Reads alarms."""
 
     def __init__(self, alarms: Collection, direct: Collection) -> None:
-        """Store the collection, and the same collection of PyMongo's own driver as `direct`."""
+        """Use two views of the same collection; `direct` is the one of `Mongo.direct`."""
         self._alarms = alarms
         self._direct = direct
 
@@ -32,7 +32,7 @@ class AlarmQueries:
     async def iterate_alarms(
         self, query: Document, order: list[tuple[str, int]], skip: int, limit: int
     ) -> AsyncGenerator[Alarm, None]:
-        """Yield up to `limit` sorted alarms after the first `skip`."""
+        """Yield up to `limit` matching alarms, sorted by `order`, after the first `skip`."""
         stages = build_page_stages(query, order, skip, limit)
         async for row in read_rows(self._direct, stages):
             yield from_document(row, Alarm)
@@ -40,7 +40,7 @@ class AlarmQueries:
     async def find_newest_open_unclaimed(
         self, tenant: str, devices: Sequence[int]
     ) -> dict[int, Alarm]:
-        """Return the newest alarm that is open and unclaimed, by device id."""
+        """Return each device's newest alarm that is open and unclaimed, by device id."""
         query = {
             "tenant": tenant,
             "device": {"$in": list(devices)},

@@ -29,7 +29,7 @@ class Verdict(Enum):
 
 
 ConditionCheck = Callable[[Any], Verdict | None]
-"""Checks a value or an event id; returns None for another type of value, or another event."""
+"""Checks a value or an event id; returns None for a value of another type, or another event."""
 
 
 def compile_check(condition: ValueCondition | EventCondition) -> ConditionCheck:

@@ -61,7 +61,7 @@ async def search_alarms(
     alarms: NamedDependency[AlarmService],
     data: JSONBody[SearchAlarms | None] = None,
 ) -> StreamedAnswer[Page[AlarmResponse]]:
-    """Search alarms of the devices that the caller may see, newest first.
+    """Search alarms of the devices that the caller may see, by default newest first.
 
     The response is a page even if the request has no page size.
     """
@@ -90,7 +90,7 @@ async def claim_alarms(
 async def clear_alarms(
     principal: RequestPrincipal, alarms: NamedDependency[AlarmService], data: JSONBody[ClearAlarms]
 ) -> None:
-    """Clear alarms by hand; a rule may raise new ones after a return to normal."""
+    """Clear alarms; a rule raises a new alarm only after a return to normal or at a new event."""
     await alarms.clear(principal, data)
 
 
@@ -174,7 +174,7 @@ async def create_alarm_rule(
 ) -> RuleRef:
     """Create an alarm rule of a device or a product.
 
-    At most `deviceRules` rules per device and `productRules` per product are allowed.
+    The tenant's limits `deviceRules` and `productRules` apply to each device and each product.
     """
     rule_id = await alarm_rules.create(principal, data)
     return RuleRef(str(rule_id))
@@ -187,7 +187,7 @@ async def replace_alarm_rule(
     rule_id: PathId,
     data: JSONBody[PutRule],
 ) -> None:
-    """Replace an alarm rule; a change of its condition ends its alarms."""
+    """Replace an alarm rule; end its alarms if condition, target or `enabled` changes."""
     await alarm_rules.replace(principal, rule_id, data)
 
 

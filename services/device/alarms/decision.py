@@ -153,7 +153,7 @@ def drop_late_readings(rows: list[TimedValue]) -> list[TimedValue]:
 def decide(
     rule: Rule, check: ConditionCheck, state: State, window: ReadingWindow, now: int
 ) -> tuple[State, list[AlarmTransition]]:
-    """Return the state after the readings of `window` at `now` (ms), and transitions.
+    """Return the state after the readings of `window` at `now` (ms), and transitions of its alarm.
 
     The window must begin at the result of `find_fold_start`.
     """
@@ -209,7 +209,7 @@ def decide_without_history(
 ) -> tuple[State, list[AlarmTransition]]:
     """Decide for a device without stored history, from the requested readings alone.
 
-    They are applied to the present state, because earlier readings cannot be read again.
+    The readings are applied to the present state, because earlier ones cannot be read again.
     """
     state_without_history = msgspec.structs.replace(state, checkpoint=None, points=[])
     window = ReadingWindow(
@@ -223,7 +223,11 @@ def decide_without_history(
 def decide_silence(
     condition: SilenceCondition, state: State, newest: int | None, now: int
 ) -> tuple[State, list[AlarmTransition]]:
-    """Decide a silence; `newest` is when the last report arrived (ms)."""
+    """Return the state of a silence at `now` (ms), and transitions of its alarm.
+
+    `newest` is when the last report arrived (ms). If it is None, the silence begins at
+    `state.since`.
+    """
     last_report = state.since if newest is None else newest
     silent_at = last_report + condition.seconds * 1000
     after, changes = msgspec.structs.replace(state, due=None), list[AlarmTransition]()
@@ -275,10 +279,11 @@ class _Fold:
             point.status, point.at, point.sequence = "NORMAL", row.ts, row.sequence
 
     def raise_or_get_due_ms(self, now: int) -> int | None:
-        """Raise the alarm if its duration is over at `now` (ms), or return when it will be over.
+        """Raise a pending alarm whose duration is over at `now` (ms).
 
-        The duration begins when its first reading arrives, because later readings that end it
-        early arrive with a similar delay.
+        Return when the duration will be over (ms); None if the alarm is raised or not pending. The
+        duration does not begin before its first reading arrives, because later readings that end
+        it early arrive with a similar delay.
         """
         point = self.point
         if point.status != "PENDING":
@@ -365,7 +370,7 @@ def _current_checkpoint(state: State, until: int) -> Checkpoint:
 
 
 def _cap_to_arrival(row: TimedValue) -> int:
-    """Return the time of a reading; a clock that is ahead counts as arrival time."""
+    """Return the time of a reading (ms), or its arrival if the clock of the device is ahead."""
     return min(row.ts, row.arrival)
 
 
@@ -379,7 +384,7 @@ def _is_cleared_after(state: State, arrival: int) -> bool:
 
 
 def _schedule_evaluation(before: State, after: State, window: ReadingWindow) -> State:
-    """Set when the state must be evaluated from its checkpoint."""
+    """Set `settles` and `due` of the state `after`, the times of later evaluations; return it."""
     now, full = window.read_at, window.start.full and window.complete
     settled = _is_settled(before, now)
     if full and (settled or (before.settles or 0) <= now):

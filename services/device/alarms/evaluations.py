@@ -76,7 +76,11 @@ class Evaluation:
     def to_update(
         self, after: State, changes: Sequence[AlarmTransition], *, write: bool = False
     ) -> StateUpdate:
-        """Return the update of the state, to be written if it differs."""
+        """Return the update of the state to `after`.
+
+        It must be written if `write` is true, or if more than the progress of the evaluation
+        differs.
+        """
         write = write or not differs_in_progress_only(self.state, after)
         return StateUpdate(self.compiled.rule, self.state, after, changes, write)
 
@@ -122,10 +126,10 @@ class DeviceEvaluations:
         *,
         complete: bool,
     ) -> Iterator[EvaluationAndUpdate]:
-        """Decide each evaluation by the rows that history had at `now` (ms).
+        """Yield each evaluation and its update, by the rows that history had at `now` (ms).
 
-        `missing` is the oldest message that is not stored yet. When the rows are not `complete`,
-        newer ones follow.
+        `missing` is the oldest message that is not stored yet. An evaluation with newer readings is
+        left out and must wait. When the rows are not `complete`, newer rows follow.
         """
         self.must_wait = not complete
         end = now if complete else stored[-1].ts
@@ -174,7 +178,10 @@ class DeviceEvaluations:
 def merge_requests(
     requests: Iterable[EvaluationRequest], rules: Mapping[int, CompiledRule]
 ) -> list[Evaluation]:
-    """Return one evaluation for each rule and device."""
+    """Return one evaluation for each rule and device; ignore rules that `rules` lacks.
+
+    The state of each evaluation is a new one until the stored state is read.
+    """
     evaluations: dict[tuple[int, int], Evaluation] = {}
     for request in requests:
         ts, device, earliest = request.ts, request.device_id, request.earliest or request.ts
@@ -193,7 +200,11 @@ def merge_requests(
 def group_by_device(
     evaluations: Iterable[Evaluation], serials: Mapping[int, str]
 ) -> list[DeviceEvaluations]:
-    """Group evaluations by device; devices without an SN are dropped."""
+    """Group evaluations by device and type of condition.
+
+    Evaluations are dropped when `serials` lacks the device, or when all requested readings are too
+    old.
+    """
     devices: dict[tuple[int, type], DeviceEvaluations] = {}
     for evaluation in evaluations:
         device, kind = evaluation.state.device, type(evaluation.compiled.rule.condition)

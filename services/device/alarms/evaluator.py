@@ -199,7 +199,7 @@ class Evaluator:
     async def _read_history(
         self, device: DeviceEvaluations, history_fields: Collection[str]
     ) -> HistoryRead:
-        """Read the history of a device.
+        """Read the history of a device from the earliest start of its evaluations on.
 
         At least all rows up to the newest known change of the states are read.
         """
@@ -228,7 +228,7 @@ class Evaluator:
         """Adapt stored rules and states to devices that are new, changed or deleted.
 
         Rules and alarms of a deleted device are deleted. Alarms of rules that no longer concern a
-        device end. States of silence rules begin.
+        device end. States of silence rules are created.
         """
         models_by_device = {
             id_.id: id_.model for id_ in await self.devices.queries.list_by_ids(tenant, devices)
@@ -263,7 +263,10 @@ def _decode_request(subject: str, body: bytes) -> EvaluationRequest | None:
 
 
 def build_consumer(bus: Bus, evaluator: Evaluator) -> BatchConsumer:
-    """Return the consumer that all replicas share; it acknowledges stored results."""
+    """Return the consumer that all replicas share.
+
+    It acknowledges an event when the result of its evaluation is stored.
+    """
 
     async def evaluate_messages(messages: list[Msg]) -> None:
         with trace_batch("alarms batch", [read_trace(message.headers) for message in messages]):
@@ -312,7 +315,7 @@ class DueStateSweep:
     latest: LatestValues
 
     async def run(self) -> None:
-        """Run until cancelled, by the holder of the lease."""
+        """Run until cancelled. Only the replica with the lease calls this."""
         wake = self.alarms.wakeups.create_event(ALARMS_TOPIC)
         await take_turns(
             "due alarms",

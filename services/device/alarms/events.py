@@ -21,7 +21,7 @@ class EvaluationRequest(msgspec.Struct, rename="camel", omit_defaults=True):
     tenant: str
     device_id: int
     values: dict[int, Any]
-    """Value by rule id; None for a silence that a report has ended."""
+    """Value or event id, by rule id; None for a silence that a report has ended."""
     ts: int
     """When the values were measured, ms."""
     sequence: int

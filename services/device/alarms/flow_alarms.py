@@ -109,7 +109,7 @@ class FlowAlarmStore:
 
 
 class FlowAlarms:
-    """Raises and clears alarms for flows, whose grants were checked before."""
+    """Raises and clears alarms for flows; the caller has checked the grants of the flow."""
 
     def __init__(self, store: FlowAlarmStore, directory: EntityDirectory) -> None:
         self._store = store
@@ -120,7 +120,7 @@ class FlowAlarms:
         rpc.offer("change_alarm", ChangeAlarm, self.change)
 
     async def change(self, request: ChangeAlarm) -> ChangeAlarmAnswer:
-        """Raise an alarm unless it is open, or clear an open alarm.
+        """Raise an alarm unless it is open, or clear an open alarm; a dry run changes nothing.
 
         Raises `InvalidInput`, also for a device with too many alarms, and `NotFound`.
         """

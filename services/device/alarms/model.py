@@ -39,7 +39,8 @@ TextThreshold = Annotated[str, msgspec.Meta(max_length=512)]
 class ValueCondition(msgspec.Struct, tag_field="type", tag="VALUE", omit_defaults=True):
     """A property is beyond a threshold, optionally for a minimum time.
 
-    The alarm clears when the value is back by at least `hysteresis`, which needs a number.
+    The alarm clears when the value has returned by `hysteresis`, which requires `GT`, `GTE`, `LT`
+    or `LTE`.
     """
 
     property: PropertyPath
@@ -83,11 +84,14 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
     condition: RuleCondition
     enabled: bool = True
     generation: int = 1
-    """Incremented when the condition changes; alarms of older generations end."""
+    """Incremented when condition, device, product or `enabled` changes.
+
+    Alarms of older generations end.
+    """
     has_pending_states: bool = msgspec.field(name="todo", default=False)
     """Whether a change of the rule requires ending its states or watching devices for silence."""
     is_deleting: bool = msgspec.field(name="ending", default=False)
-    """Whether it is being deleted and hidden from users."""
+    """Whether the rule is being deleted and hidden from users."""
     created_at: int
     updated_at: int
     changed: int
@@ -99,7 +103,7 @@ class Rule(msgspec.Struct, rename="camel", kw_only=True):
         return self.enabled and not self.is_deleting
 
     def applies_to(self, tenant: str, device: int, product: str) -> bool:
-        """Return whether the rule applies to this device."""
+        """Return whether the rule is active and applies to this device."""
         is_target = self.device == device if self.device is not None else self.product == product
         return self.is_active and is_target and self.tenant == tenant
 
@@ -133,13 +137,13 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     """Whether events raise the alarm: after a user clears it, the next event raises again."""
     status: StateStatus = "NORMAL"
     alarm: int | None = None
-    """The open alarm; RAISED without one means that a user has cleared it."""
+    """Id of the open alarm. If it is None in a RAISED state, a user has cleared the alarm."""
     at: int = 0
     """Newest time at which the status changed, ms; it never decreases."""
     sequence: int = 0
     """Sequence in `UPLINK` of the reading that changed the status; orders reports of one ms."""
     since: int = 0
-    """Since when a PENDING value is beyond its threshold, or a silence is watched."""
+    """Time since which a PENDING value is beyond its threshold, or a silence is watched, ms."""
     arrival: int = 0
     """When the first value beyond the threshold arrived, ms."""
     value: Any = None
@@ -147,7 +151,7 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     newest: int = 0
     """Time of the newest evaluated reading, ms."""
     checkpoint: Checkpoint | None = None
-    """Checkpoint from which late readings are folded in. Without one, only newer readings count."""
+    """Checkpoint from which late readings are folded in. If None, only newer readings count."""
     points: list[Checkpoint] = []
     """Later checkpoints in order, so that an evaluation reads little history."""
     cleared: int = 0
@@ -155,9 +159,9 @@ class State(msgspec.Struct, rename="camel", kw_only=True):
     begun: int = 0
     """Readings that arrived before this time (ms) do not count."""
     due: int | None = None
-    """When it must be evaluated even without a reading."""
+    """When the state must be evaluated even without a reading, ms; None if never."""
     settles: int | None = None
-    """When it must be evaluated from `checkpoint` because its status changed, ms."""
+    """When the state must be evaluated from `checkpoint` because its status changed, ms."""
     revision: int = 0
     """Incremented by each write, so that concurrent writes are noticed."""
     changed: int = 0
@@ -172,7 +176,7 @@ class Alarm(msgspec.Struct, rename="camel", kw_only=True):
     rule: int | None = None
     """None for an alarm of a flow."""
     state: str | None = None
-    """Key of the state of its rule for the device."""
+    """Key of the state of the rule for the device; None for an alarm of a flow."""
     flow: int | None = None
     key: str | None = None
     """Key that the flow chose; a device has one open alarm per key."""
@@ -181,14 +185,14 @@ class Alarm(msgspec.Struct, rename="camel", kw_only=True):
     integration: str
     severity: Severity
     content: str
-    """Name of the rule when it was raised, or text of the flow."""
+    """Name that the rule had when the alarm was raised, or text of the flow."""
     value: Any = None
-    """Value that raised it; None for a silence."""
+    """Value that raised the alarm; None for a silence or a flow."""
     raised_at: int
     open: bool = True
     cleared_at: int | None = None
     ended_at: datetime | None = None
-    """When its end was recorded; retention counts from then."""
+    """When the end of the alarm was stored; retention counts from then."""
     cleared_by: str | None = None
     """`RULE`, `FLOW`, or the id of the user."""
     claimed_at: int | None = None
@@ -222,7 +226,7 @@ def from_document(document: Mapping[str, Any], form: type[StructT]) -> StructT:
 
 
 def to_document(struct: msgspec.Struct) -> Document:
-    """Return the document of a struct, without None."""
+    """Return the document of a struct, without the fields that are None."""
     fields: Document = msgspec.to_builtins(struct, builtin_types=(datetime,))
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -196,7 +196,7 @@ class UplinkReader:
     async def find_first_unstored(
         self, sn: str, after: int, stream_hints: Iterable[int], stored: Container[int]
     ) -> UnstoredMessage | None:
-        """Return a device's oldest message after sequence `after` that is not in `stored`.
+        """Return a device's oldest message after sequence `after` that is not in `stored`, or None.
 
         Only the streams of the sequences `stream_hints` are read, or all streams without hints.
         Raises `Unavailable`.

@@ -64,7 +64,7 @@ class PropertyRules:
             self.ordered = False
 
     def certainly_meets_no_condition(self, value: Any) -> bool:
-        """Return True only if a range of numbers excludes the value from each condition."""
+        """Return True only for a number between `above` and `below`, which meets no condition."""
         number = type(value) is float or type(value) is int
         return number and self.ordered and self.above < value < self.below
 
@@ -125,7 +125,7 @@ def compile_rule(rule: Rule) -> CompiledRule:
 
 
 class RuleIndex:
-    """The active rules; each is compiled once."""
+    """The active rules, each compiled once, and the known states of devices."""
 
     def __init__(self) -> None:
         self._rules: dict[int, CompiledRule] = {}
@@ -138,7 +138,7 @@ class RuleIndex:
         """States that may change soon, by device and rule."""
 
     def has_rules(self, tenant: str) -> bool:
-        """Return whether a tenant has a rule."""
+        """Return whether a tenant has an active rule."""
         return tenant in self._tenants
 
     def put(self, rule: Rule) -> None:

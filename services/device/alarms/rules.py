@@ -62,7 +62,7 @@ class RuleStore:
             raise
 
     async def check_limit(self, rule: Rule) -> None:
-        """Raise `InvalidInput` when the rules of the device or product reach the limit."""
+        """Raise `InvalidInput` when the other rules of the device or product reach the limit."""
         kind = "product" if rule.device is None else "device"
         maximum = getattr(await self._limits.fetch(rule.tenant), f"{kind}_rules")
         others = {"tenant": rule.tenant, "ending": False, "_id": {"$ne": rule.id}}
@@ -120,7 +120,7 @@ class RuleStore:
         return [from_document(document, Rule) async for document in self._rules.find(query)]
 
     async def find_all(self, ids: Sequence[int]) -> dict[int, Rule]:
-        """Return rules by id."""
+        """Return rules by id, including inactive rules and deleted ones that are still stored."""
         cursor = self._rules.find({"_id": {"$in": list(ids)}})
         return {document["_id"]: from_document(document, Rule) async for document in cursor}
 
@@ -146,7 +146,7 @@ class RuleStore:
             await self._rules.update_one({**query, "ending": False}, {"$unset": {"todo": ""}})
 
     async def mark_deleted_for_device(self, tenant: str, device_id: int) -> None:
-        """Hide the rules of a deleted device and end their states."""
+        """Hide the rules of a deleted device, and let the evaluator end their states."""
         self._wakeups.notify(ALARMS_TOPIC)
         change = {"$set": {"ending": True, "todo": True, "changed": now_ms()}}
         await self._rules.update_many({"tenant": tenant, "device": device_id}, change)
@@ -220,9 +220,10 @@ class AlarmRuleService:
         return rule.id
 
     async def replace(self, principal: Principal, rule_id: int, body: PutRule) -> None:
-        """Change a rule; a change of its condition ends its alarms.
+        """Replace a rule; a change of condition, device, product or `enabled` ends its alarms.
 
-        Raises as `create`, and `Conflict` after a change at the same time.
+        Raises `InvalidInput`, `NotFound`, `Forbidden`, or `Conflict` if another request changed the
+        rule at the same time.
         """
         before = await self._find(principal, rule_id)
         target = await self._resolve_target(principal, body)
@@ -264,7 +265,10 @@ class AlarmRuleService:
         return rule
 
     async def _resolve_target(self, principal: Principal, body: PutRule) -> dict[str, Any]:
-        """Return the field with the device or product of a rule; raise if it is hidden."""
+        """Return the field with the device or product of a rule.
+
+        Raises `InvalidInput` unless the body has exactly one of them, `NotFound`, or `Forbidden`.
+        """
         if (body.device_id is None) == (body.product is None):
             raise InvalidInput("either device_id or product is required", field="device_id")
         grants = await self.grants.read(principal)

@@ -48,9 +48,9 @@ class AlarmResponse(console.ResponseModel, kw_only=True):
 
     id: str
     alarm_status: bool
-    """True while it is unclaimed."""
+    """True while the alarm is unclaimed."""
     alarm_time: int
-    """When it was raised."""
+    """When the alarm was raised."""
     alarm_content: str
     """Message that users see."""
     device_id: str
@@ -60,13 +60,13 @@ class AlarmResponse(console.ResponseModel, kw_only=True):
     address: str | None = None
     severity: Severity
     rule_id: str | None = None
-    """The rule that raised it."""
+    """The rule that raised the alarm."""
     flow_id: str | None = None
-    """The flow that raised it."""
+    """The flow that raised the alarm."""
     open: bool
-    """False after it was cleared."""
+    """False after the alarm was cleared."""
     value: Any = None
-    """Value that raised it."""
+    """Value that raised the alarm."""
     cleared_time: int | None = None
     """Time at which the alarm was cleared in milliseconds since 1970-01-01 UTC."""
     cleared_by: str | None = None
@@ -95,7 +95,7 @@ class AlarmCounts(msgspec.Struct, kw_only=True):
 
 
 class ClaimAlarms(msgspec.Struct, kw_only=True):
-    """Body of `POST /alarms/claim`: `device_id` for all its unclaimed alarms, or ids."""
+    """Body of `POST /alarms/claim`: `device_id` for all unclaimed alarms of a device, or ids."""
 
     device_id: Id | None = None
     alarm_ids: AlarmIds | None = None

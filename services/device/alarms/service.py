@@ -97,7 +97,8 @@ class AlarmService:
     async def claim(self, principal: Principal, body: ClaimAlarms) -> None:
         """Claim alarms for the user; ignore claimed and hidden ones.
 
-        Raises `NotFound` for a device that the user may not see, `InvalidInput`.
+        Raises `NotFound` for a device that the user may not see, and `InvalidInput` unless the body
+        has either `device_id` or `alarm_ids`.
         """
         if (body.device_id is None) == (body.alarm_ids is None):
             raise InvalidInput("either device_id or alarm_ids is required", field="device_id")
@@ -132,7 +133,7 @@ class AlarmService:
     async def export(
         self, principal: Principal, request: SearchAlarms, timezone: str
     ) -> AsyncGenerator[bytes, None]:
-        """Return the lines of a CSV file; raise `InvalidInput` before the first one."""
+        """Return the content of a CSV file; raise `InvalidInput` for an unknown `timezone`."""
         try:
             zone = ZoneInfo(timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
@@ -230,16 +231,16 @@ def _csv_row(alarm: Alarm, zone: tzinfo) -> list[str]:
 
 @dataclass(frozen=True)
 class AlarmValueEraser:
-    """Removes values that a TSL declares write-only from alarms."""
+    """Removes from alarms and their states the values that a TSL declares write-only."""
 
     alarms: AlarmStore
     rules: RuleStore
 
     async def erase_write_only(self, device_id: int, tsl: Tsl) -> bool:
-        """Remove values of a device's alarms and states; return whether there were any.
+        """Remove values of a device's alarms and states that may be write-only.
 
-        A value stays when its rule is unchanged and watches a readable property. The property of a
-        changed or deleted rule is unknown.
+        Return whether any value was removed. A value stays when its rule is unchanged and watches a
+        readable property. The property of a changed or deleted rule is unknown.
         """
         rules = await self.rules.find_all(await self.alarms.list_rules_with_values(device_id))
         kept_states = [

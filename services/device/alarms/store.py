@@ -106,8 +106,8 @@ class AlarmStore:
     async def end_states(self, states: Iterable[State], *, delete: bool = False) -> None:
         """End states and their alarms.
 
-        With `delete`, for a deleted rule or device, the states are deleted. Others become NORMAL,
-        so that processes read the change.
+        States are deleted with `delete`, or if their device does not exist. Without `delete`,
+        states become NORMAL, so that processes read the change.
         """
         remaining = {state.id: state for state in states}
         while remaining:
@@ -165,7 +165,7 @@ class AlarmStore:
     async def list_states_of_other_rules(
         self, devices: Sequence[int], rules: Sequence[int]
     ) -> list[State]:
-        """Return the states of devices for other rules than these."""
+        """Return the states of devices for rules that are not in `rules`."""
         query = {"device": {"$in": list(devices)}, "rule": {"$nin": list(rules)}}
         return [from_document(document, State) async for document in self._states.find(query)]
 
@@ -175,7 +175,7 @@ class AlarmStore:
         return {document["_id"]: from_document(document, State) async for document in cursor}
 
     async def list_outdated_states(self, rule: Rule, limit: int) -> list[State]:
-        """Return states of older generations; all states of an inactive rule."""
+        """Return up to `limit` states of older generations, or any states of an inactive rule."""
         query: Document = {"rule": rule.id}
         if rule.is_active:
             query["generation"] = {"$lt": rule.generation}
@@ -183,7 +183,7 @@ class AlarmStore:
         return [from_document(document, State) async for document in cursor]
 
     async def create_silence_states(self, rule: Rule, devices: Sequence[int], now: int) -> None:
-        """Create silence states of devices that have none."""
+        """Create the states of a silence that begins at `now` (ms), unless a device has one."""
         fresh = [new_state(rule, device) for device in devices]
         for state in fresh:
             state.since, state.due = now, now
@@ -197,7 +197,7 @@ class AlarmStore:
             )
 
     async def postpone_states(self, dues: Sequence[tuple[State, int]]) -> None:
-        """Set the due times (ms) of states that have not changed."""
+        """Set the due times (ms) of states that have not changed since they were read."""
         writes = [
             UpdateOne({"_id": state.id, "revision": state.revision}, {"$set": {"due": due}})
             for state, due in dues
@@ -257,7 +257,7 @@ class AlarmStore:
         return changed
 
     async def _reset_states_of_cleared(self, alarms: Sequence[Alarm], session: Session) -> None:
-        """Remove cleared alarms from their states; states of events become NORMAL.
+        """Remove cleared alarms from their states; states of event rules become NORMAL.
 
         Readings that have arrived by now raise no other alarm (`State.cleared`).
         """
