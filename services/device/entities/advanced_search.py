@@ -55,7 +55,7 @@ MemberTest = Callable[[Member, MemberSet], bool]
 
 @dataclass(frozen=True)
 class NameSources:
-    """Finds the integrations, groups and tags that a filter names."""
+    """Integrations, groups and tags of a tenant, in which a filter looks up names."""
 
     tenant: str
     integrations: Mapping[str, IntegrationSummary]
@@ -84,7 +84,7 @@ class AdvancedFilter:
     async def from_columns(
         cls, columns: Mapping[str, ColumnFilter], names: NameSources
     ) -> "AdvancedFilter":
-        """Parse a filter; raise `InvalidInput` for the invalid column."""
+        """Parse column filters; raise `InvalidInput` for an invalid column or filter."""
         parsed = cls()
         for column, column_filter in columns.items():
             _check_filter(column, column_filter)
@@ -175,7 +175,11 @@ class AdvancedFilter:
 
 
 def find_only_device(body: AdvancedSearch) -> int | None:
-    """Return the id of the device whose properties are all that a search selects, or None."""
+    """Return the id of the device if a search selects its properties without another filter.
+
+    The search may also select other types of entities of the device. Returns None for any other
+    search.
+    """
     columns = dict(body.entity_filter or {})
     device, types = columns.pop("DEVICE_ID", None), columns.pop("ENTITY_TYPE", None)
     if device is None or columns or (types is not None and "PROPERTY" not in types.values):
@@ -278,9 +282,9 @@ class EntityOrder:
 
     @classmethod
     def from_request(cls, request: PageRequest, names: Mapping[str, str]) -> "EntityOrder":
-        """Parse the criteria of a request; raise `InvalidInput` for an invalid one.
+        """Parse the criteria of a request; raise `InvalidInput` for an invalid criterion.
 
-        `names` are those of integrations, by id.
+        `names` has the names of integrations by id.
         """
         criteria = request.order(SORT_CRITERION_BY_COLUMN)
         first = next(

@@ -84,7 +84,7 @@ async def search_entities(
     entity_search: NamedDependency[EntitySearch],
     data: JSONBody[SearchEntities | None] = None,
 ) -> StreamedAnswer[list[EntityResponse] | Page[EntityResponse]]:
-    """Search entities that the caller may see, newest first; at most 10,000."""
+    """Search entities that the caller may see, by default newest first; at most 10,000."""
     return await entity_search.search(principal, data or SearchEntities())
 
 
@@ -145,7 +145,7 @@ async def get_entity_meta(
 async def get_entity_status(
     principal: RequestPrincipal, entities: EntityServiceDependency, entity_id: PathId
 ) -> EntityStatus:
-    """Return the latest value of a property; empty without a value or grant."""
+    """Return the latest value of a property or event; empty without a value or grant."""
     return await entities.get_status(principal, entity_id)
 
 
@@ -160,7 +160,7 @@ async def search_entity_history(
     entity_history: NamedDependency[EntityHistory],
     data: JSONBody[SearchHistory],
 ) -> StreamedAnswer[list[HistoryItem] | Page[HistoryItem]]:
-    """Search history of entities, newest first; a list has at most 10,000 values."""
+    """Search history of entities, by default newest first; a list has at most 10,000 values."""
     return await entity_history.search(principal, data)
 
 
@@ -254,7 +254,7 @@ async def create_entity(
     custom_entities: CustomEntitiesDependency,
     data: JSONBody[CreateEntity],
 ) -> EntityMeta:
-    """Create an entity `system.integration.{identifier}`, or a child of one."""
+    """Create a custom entity `system.integration.{identifier}`, or a child of a custom entity."""
     return await custom_entities.create(principal, data)
 
 

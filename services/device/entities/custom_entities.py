@@ -89,7 +89,10 @@ class CustomEntityStore:
     async def add_child(
         self, tenant: str, parent: str, make: Callable[[int], Member]
     ) -> tuple[Document, Member]:
-        """Add a child to an entity, with a number that was never used before."""
+        """Add the child that `make` returns for a number that no child of the entity ever had.
+
+        Raises `InvalidInput` for an unsuitable parent, `Conflict` when the child exists.
+        """
 
         async def add_child(session: Session) -> tuple[Document, Member]:
             parent_document = await self._things.find_one(_identity_query(tenant, parent), session)
@@ -125,7 +128,7 @@ class CustomEntityStore:
         return await self._mongo.transaction(change_members)
 
     async def delete(self, tenant: str, thing_ids: Sequence[int]) -> None:
-        """Delete entities."""
+        """Delete custom entities with their children, given by thing ids."""
         deleted_query = {"identifier": {"$ne": ""}, "_id": {"$in": list(thing_ids)}}
         await self._delete({"tenant": tenant, "integration": SYSTEM_INTEGRATION, **deleted_query})
 
@@ -159,7 +162,7 @@ class CustomEntityStore:
         await self._mongo.transaction(put_service)
 
     async def remove_flow_service(self, tenant: str, flow_id: int) -> Document | None:
-        """Delete the entity of a flow and return its document."""
+        """Delete the entity of a flow; return its document, or None if it did not exist."""
         deleted = await self._delete(_identity_query(tenant, str(flow_id)) | {"flow": flow_id})
         return deleted[0] if deleted else None
 

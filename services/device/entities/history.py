@@ -44,7 +44,7 @@ MAX_UNPAGED_ITEMS = 10_000
 MEAN_ROUNDING_STEP = Decimal("1e-8")
 """Precision of the mean of DOUBLEs, rounded half to even."""
 MAX_ROUNDED_MEAN = 1e15
-"""Means above this value are not rounded, because a double has no digit at that precision."""
+"""Means whose absolute value reaches this limit are not rounded: a double lacks that precision."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class EntityHistory:
     def build_time_span(
         self, start: int | None, end: int | None, *, newest_first: bool = True
     ) -> TimeSpan:
-        """Return the bounds (ms), both inclusive, within the retention.
+        """Return the bounds (ms), both inclusive, within the retention and the allowed clock error.
 
         Raises `InvalidInput` when the end is before the start.
         """
@@ -162,7 +162,7 @@ def _to_aggregate(entity: Entity, value: Any) -> Aggregate:
 
 
 def _to_sum_or_mean(entity: Entity, body: AggregateHistory, rows: Sequence[Any]) -> Aggregate:
-    """Return the sum, or the mean, which is rounded for DOUBLE."""
+    """Return the sum or the mean; both are rounded for DOUBLE."""
     if not rows:
         return Aggregate()
     kind, total = entity.member.value_type, rows[0]["v"]
@@ -221,8 +221,8 @@ class EntityExport:
     ) -> AsyncGenerator[bytes, None]:
         """Return the lines of the file, newest values of each entity first.
 
-        Raises before the first line: `InvalidInput`, `NotFound` for a hidden entity, `Forbidden`
-        for a user without any grant.
+        Hidden entities are left out. Raises before the first line: `InvalidInput`, `NotFound` if
+        all entities are hidden, `Forbidden` for a user without any grant.
         """
         entity_ids = distinct_ids(ids)
         if not 1 <= len(entity_ids) <= MAX_EXPORTED_ENTITIES:

@@ -60,7 +60,7 @@ class ValueSource:
 
     entity: Entity
     oldest: int
-    """Start of its retention, ms."""
+    """Start of the retention of the entity's values, ms."""
 
     @property
     def value_field(self) -> str:
@@ -104,7 +104,8 @@ class ValueSource:
         """Return the condition that the value exists and is no object of children.
 
         A device of the product `generic` may send a value in one report and an object in another.
-        Other products skip this condition, which takes a third of the time of an aggregate.
+        Members without children skip the condition on objects, which takes a third of the time of
+        an aggregate.
         """
         member = self.entity.member
         if member.type != "PROPERTY" and member.parent is None:
@@ -167,7 +168,7 @@ class ValueStore:
     async def read_page(
         self, sources: Sequence[ValueSource], span: TimeSpan, skip: int, limit: int
     ) -> tuple[AsyncGenerator[SourceTimeValue, None], int]:
-        """Return `limit` records after the first `skip`, and the total."""
+        """Return up to `limit` records after the first `skip`, and the total."""
         counted = [await self._count_scans(source.build_scans(span)) for source in sources]
         total = sum(count for scans in counted for _, count in scans)
         if len(sources) == 1:
@@ -197,7 +198,7 @@ class ValueStore:
     async def aggregate(
         self, source: ValueSource, span: TimeSpan, kind: AggregateKind
     ) -> list[Any]:
-        """Return the documents of an aggregate."""
+        """Return the documents of an aggregate; `_build_pipeline` describes their fields."""
         pipeline = _build_pipeline(source, span, kind)
         if pipeline is None:
             return []
@@ -208,7 +209,7 @@ class ValueStore:
     async def find_extreme_binary(
         self, source: ValueSource, span: TimeSpan, kind: Literal["MIN", "MAX"]
     ) -> str | None:
-        """Return the least or greatest base64 value, compared as bytes."""
+        """Return the least or greatest base64 value, compared as bytes; None without values."""
         pipeline = _build_pipeline(source, span, "DISTINCT")
         if pipeline is None:
             return None
@@ -263,7 +264,7 @@ async def _merge_by_time(
     *,
     newest_first: bool,
 ) -> AsyncGenerator[SourceTimeValue, None]:
-    """Yield `limit` records of all walks in order of time, after the first `skip`."""
+    """Yield up to `limit` records of all walks, sorted by time, after the first `skip`."""
     sign = -1 if newest_first else 1
     async with AsyncExitStack() as opened:
         for walk in walks:

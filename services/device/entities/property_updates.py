@@ -60,7 +60,7 @@ class ServiceCall:
     thing: EntityThing
     service: Member
     inputs: Any = field(default_factory=dict)
-    """Inputs by name, or as sent if they are no object, which the TSL rejects later."""
+    """Inputs by name. If the caller sent no object, the sent value, which the TSL rejects later."""
 
     @property
     def service_id(self) -> str:
@@ -77,7 +77,7 @@ class ServiceCall:
         return self.thing.members.by_path.get(path)
 
     def set_input(self, name: str, value: Any) -> None:
-        """Set an input as it was sent; null leaves out an optional input."""
+        """Set an input, converted to its type if it is declared; null omits an optional input."""
         member = self.find_input(name)
         if not isinstance(self.inputs, dict):
             return
@@ -106,10 +106,10 @@ def collect_updates(
     entities: Mapping[str, Entity],
     settable: SettableTest = is_settable_by_users,
 ) -> list[PropertyUpdate]:
-    """Return the values to set, by thing; ignore entities that cannot be set.
+    """Return one update for each thing; ignore entities that cannot be set.
 
-    An empty secret keeps its value, so a thing may have no value. The TSL checks values later.
-    Raises `InvalidInput` when nothing remains.
+    An empty secret keeps its stored value, so an update may contain no value. The TSL checks values
+    later. Raises `InvalidInput` when no update remains.
     """
     updates_by_thing: dict[int, PropertyUpdate] = {}
     for key, given in exchange.items():
@@ -131,7 +131,7 @@ def collect_calls(exchange: Mapping[str, Any], entities: Mapping[str, Entity]) -
     """Return the services to call; ignore entities that are no services.
 
     A key names a service or one of its inputs. The TSL checks inputs later. Raises `InvalidInput`
-    when nothing remains.
+    when no call remains.
     """
     calls_by_service: dict[tuple[int, str], ServiceCall] = {}
     for key, inputs in exchange.items():
@@ -169,7 +169,7 @@ class FlowUpdate:
     hops: int
     """Hops of the messages that the update causes (`libs.common.bus.hops`)."""
     dry_run: bool = False
-    """Whether to check the values only."""
+    """Whether to check the values without setting them."""
     error: ThingwayError | None = None
     reports: list[ThingReport] = field(default_factory=list)
 
@@ -191,8 +191,8 @@ class EntityWriter:
     async def update(self, principal: Principal, body: UpdateEntities) -> None:
         """Set values; one invalid value rejects the request.
 
-        A device applies its values when it answers the command. Values of other things apply when
-        this returns.
+        Values of a device change when it confirms the command. Values of other things have changed
+        when this method returns.
         """
         entities = await self.entities.find_by_keys(principal, body.exchange)
         await self.update_given_entities(principal, body.exchange, entities)
@@ -254,10 +254,11 @@ class EntityWriter:
             raise integration_error(thing, error) from error
 
     async def update_custom(self, updates: Sequence[FlowUpdate]) -> None:
-        """Set custom entities for flows, hundreds of times a second.
+        """Set values of custom entities for flows.
 
-        Updates are checked one by one, and published and awaited together. An update holds its own
-        error. Values apply when this returns.
+        Updates are checked one by one, and published and awaited together, because flows set
+        hundreds of values a second. An error is stored in the `error` of its update. Values have
+        changed when this method returns.
         """
         for update in updates:
             try:
@@ -273,7 +274,10 @@ class EntityWriter:
 
 
 def integration_error(thing: EntityThing, error: InvalidInput) -> InvalidInput:
-    """Return the error of an integration, at the property that its text begins with."""
+    """Return the error of an integration as a fault of the property named before its first colon.
+
+    If the text names no property, the error concerns the whole request.
+    """
     name = error.message.partition(":")[0]
     member = thing.members.by_path.get(name)
     if member is None:

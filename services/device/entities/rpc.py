@@ -68,7 +68,7 @@ class EntityRpc:
         rpc.offer("remove_flow_service", RemoveFlowService, self.custom.remove_flow_service)
 
     async def resolve(self, request: ResolveEntities) -> ResolvedEntities:
-        """Return entities by key, by id, or both."""
+        """Return the entities of the requested keys and ids, without unknown ones."""
         _check_count("keys", request.keys)
         _check_count("ids", request.ids)
         entities: dict[int, Entity] = {}
@@ -84,7 +84,7 @@ class EntityRpc:
         return ResolvedEntities(list(map(_to_resolved, entities.values())))
 
     async def read(self, request: ReadEntities) -> EntityValues:
-        """Return latest values; None for an entity without a value."""
+        """Return latest values by key; None for an entity that has no value or is no property."""
         _check_count("keys", request.keys)
         entities = await self.directory.find_by_keys(request.tenant, request.keys)
         latest = await self.values.find_property_values_by_thing(request.tenant, entities.values())

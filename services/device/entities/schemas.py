@@ -64,7 +64,7 @@ class TagResponse(EntityTag, kw_only=True):
     created_at: int
     updated_at: int
     tagged_entities_count: int
-    """Number of entities with it, visible to the caller or not."""
+    """Number of entities with the tag, visible to the caller or not."""
 
 
 class TagCount(msgspec.Struct):
@@ -127,7 +127,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"\S")]
 class SearchEntities(PageRequest, kw_only=True):
     """Body of `POST /entity/search`: an entity must match each filter.
 
-    One value of a list must match. `keyword` is part, in any case, of the name or key of the
+    One value of a list must match. `keyword` is part, ignoring case, of the name or key of the
     entity, or of the name of its device or integration.
     """
 
@@ -148,7 +148,7 @@ class SearchEntities(PageRequest, kw_only=True):
     entity_names: Annotated[list[KeyOrName], msgspec.Meta(max_length=MAX_SEARCH_KEYS)] | None = None
     """Complete names."""
     entity_source_name: Annotated[str, msgspec.Meta(max_length=512)] | None = None
-    """Part of the name of the device or integration, in any case."""
+    """Part of the name of the device or integration, ignoring case."""
     not_scan_key: bool | None = None
     """Whether the keyword matches names only."""
 
@@ -192,7 +192,7 @@ class EntityResponse(ResponseModel, kw_only=True):
     entity_value_store_mod: Literal["ALL", "HISTORY"]
     """`ALL` for a property, which has a latest value; others have history only."""
     workflow_data: WorkflowRef | None = None
-    """The flow whose service it is."""
+    """The flow whose service or input the entity is."""
     entity_latest_value: str | None = None
     """Latest value of a property as text, or key of an enumeration.
 
@@ -318,7 +318,7 @@ class CallEntityServices(msgspec.Struct):
 
 
 class QueuedCall(msgspec.Struct, kw_only=True):
-    """A call of an offline device, which receives it if it connects in time."""
+    """A call that waits until its device connects or, as a LoRaWAN sensor, sends an uplink."""
 
     device: str
     """SN of the device."""
@@ -332,7 +332,7 @@ class CalledServices(Answer[dict[str, Any]], kw_only=True):
     """Outputs of service calls; `detail` has the queued calls."""
 
     detail: list[QueuedCall] | msgspec.UnsetType = msgspec.UNSET
-    """Calls that wait for an offline device."""
+    """Calls that wait for an offline device or a LoRaWAN sensor."""
 
 
 class CreateEntity(msgspec.Struct, kw_only=True):
@@ -388,7 +388,7 @@ class AdvancedSearch(PageRequest, kw_only=True):
     """Body of `POST /entity/advanced-search`: an entity must match all column filters.
 
     `ENTITY_KEY`, `ENTITY_NAME`, `ENTITY_PARENT_NAME`, `DEVICE_NAME` and `INTEGRATION_NAME` accept
-    `CONTAINS`, `NOT_CONTAINS`, `START_WITH`, `END_WITH` (in any case), `EQ` and `NE` with one
+    `CONTAINS`, `NOT_CONTAINS`, `START_WITH`, `END_WITH` (ignoring case), `EQ` and `NE` with one
     value; the parent's name also `IS_EMPTY` and `IS_NOT_EMPTY`. `ENTITY_TYPE`,
     `ENTITY_VALUE_TYPE` and `DEVICE_GROUP` (names) accept `ANY_EQUALS`; `ENTITY_TAGS` (names)
     `ANY_EQUALS`, `CONTAINS` (all), `NOT_CONTAINS` (none), `EQ` (no others), `IS_EMPTY` and

@@ -70,7 +70,7 @@ from services.device.things.visibility import (
 )
 
 MAX_ROWS_WITH_EVENTS = 200
-"""Maximum rows of a page in which events have outputs, because each kind needs a query."""
+"""Maximum rows of a page in which events have outputs: each event of a thing needs a query."""
 MAX_LISTED_ENTITIES = 10_000
 """Maximum entities of a list, and of a page."""
 IntegrationsById = Mapping[str, IntegrationSummary]
@@ -248,9 +248,10 @@ class EntitySearch:
         *,
         fresh: bool,
     ) -> CountedSearch:
-        """Return listed entities and counted entities of devices.
+        """Return the search with its listed entities and the numbers of device entities.
 
-        `excluded` entities are counted but do not match.
+        The counts of devices include `excluded` entities, which are subtracted. With `fresh`, no
+        count comes from a cache.
         """
         tenant, keyword = request.tenant, request.keyword
         count = partial(self._count_devices_by_member_set, tenant, fresh=fresh)
@@ -345,7 +346,9 @@ def _integration_names(integrations: IntegrationsById) -> dict[str, str]:
 def _split_disjoint(
     parts: Sequence[list[Condition]], either: Sequence[Condition]
 ) -> list[list[Condition]]:
-    """Return conditions for `parts` and any of `either`, of which a device meets only one.
+    """Return each of `parts` with each of `either`, such that a device meets only one result.
+
+    The parts must be disjoint.
 
     MongoDB uses an index for each condition, but not for a disjunction of all of them.
     """
@@ -361,7 +364,10 @@ def _any_match_condition(
     selected_members: SelectedMembers,
     counts: Mapping[MemberSetKey, int],
 ) -> list[Condition]:
-    """Return the condition of devices with an entity that the keyword matches."""
+    """Return the condition of devices with an entity that the keyword matches.
+
+    The list is empty, for all devices, if each may match or the condition would be too long.
+    """
     matching = selected_members.find_matching_member_sets()
     if len(matching) > MAX_NAMED_MEMBER_SETS or matching == counts.keys():
         return []

@@ -123,7 +123,7 @@ class SelectedMembers:
     def matching_members(
         self, group: GroupKey, key: MemberSetKey, thing: EntityThing
     ) -> list[Member]:
-        """Return the matching members of a device within a group, in the order of its TSL."""
+        """Return the matching members of a device within a group, in the order of the search."""
         members = self.groups.get(group, {}).get(key, [])
         keyword = self._keyword
         if keyword is not None and members:
@@ -183,7 +183,7 @@ class EntityLister:
         self._lists_custom_entities = request.principal.may(Function.ENTITY_CUSTOM_VIEW)
 
     async def list_entities(self) -> list[Entity]:
-        """Return the entities of the requested ids, or all entities to be listed."""
+        """Return matching entities: those of the requested ids, or all that are not counted."""
         ids = self._request.ids
         entities = await (self._find_uncounted_entities() if ids is None else self.find_by_ids(ids))
         return [entity for entity in entities if entity.id not in self._request.excluded_ids]
@@ -198,7 +198,7 @@ class EntityLister:
         ]
 
     async def find_by_ids(self, ids: Sequence[int]) -> list[Entity]:
-        """Return matching entities by id."""
+        """Return the visible entities among `ids` that match the search."""
         entities = await self._directory.find_by_ids(self._request.tenant, ids)
         rows = [
             entity for entity in entities.values() if self._customized in (None, entity.is_custom)

@@ -64,7 +64,7 @@ class Keyword:
         names: bool = True,
         keys: bool = True,
     ) -> None:
-        """Compare the text with `keys` and `names`: of entities, things and integrations."""
+        """Compare the text with names if `names`, and with keys if `keys` is true."""
         self._text = text
         self._lower = text.lower()
         self._names, self._keys = names, keys
@@ -165,7 +165,7 @@ class KeyPrefix(Keyword):
         return False
 
     def matches_across(self, thing: EntityThing, member: Member) -> bool:
-        """Return whether the text continues after the thing's key."""
+        """Return whether the key of a member starts with the text."""
         return member_key(thing.key, member.path).lower().startswith(self._lower)
 
     def whole_device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
@@ -209,7 +209,7 @@ class KeySuffix(Keyword):
         return member.path.lower() == tail
 
     def matches_across(self, thing: EntityThing, member: Member) -> bool:
-        """Return whether the text starts before the path."""
+        """Return whether the key of a member ends with the text."""
         return member_key(thing.key, member.path).lower().endswith(self._lower)
 
     def whole_device_conditions(self, integrations: Iterable[str]) -> list[dict[str, Any]]:
@@ -314,7 +314,7 @@ class ThingFilter:
 def find_integrations(
     operator: str, text: str, integrations: Mapping[str, IntegrationSummary]
 ) -> Sequence[str]:
-    """Return the integrations whose names match an operator."""
+    """Return the ids of integrations whose names match an operator and a text."""
     return sorted(
         integration
         for integration, summary in integrations.items()

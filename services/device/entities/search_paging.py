@@ -34,7 +34,7 @@ class DeviceSelection:
     member_sets: Mapping[MemberSetKey, MemberSet]
     selected_members: SelectedMembers
     all_match: bool
-    """Whether all selected members of each device match: there is no keyword."""
+    """Whether all selected members of each device match: no keyword and no excluded entity."""
 
 
 class OutdatedCounts(Exception):

@@ -207,7 +207,8 @@ class EntityService:
         """Return the entities of `keys` that the user may see, with their records.
 
         Every user may see custom entities. Unknown and hidden entities are missing. Raises
-        `Forbidden` for a user without any grant who requests other entities only.
+        `InvalidInput` for too many keys or none, and `Forbidden` for a user without any grant who
+        requests no custom entity.
         """
         if not 1 <= len(keys) <= MAX_ENTITIES_PER_REQUEST:
             raise InvalidInput(
@@ -253,7 +254,10 @@ class EntityService:
         return to_entity_meta(await self.find(principal, entity_id))
 
     async def rename(self, tenant: str, entity: Entity, name: str) -> None:
-        """Rename an entity of a device or integration; the name in its TSL is the default."""
+        """Rename an entity of a device or integration; the name in its TSL is the default.
+
+        Raises `InvalidInput` for an entity that all devices have in common.
+        """
         thing, member = entity.thing, entity.member
         if member.number not in thing.members.by_number:
             raise InvalidInput("is common to all devices: it has a fixed name", field="entity_id")
@@ -263,7 +267,7 @@ class EntityService:
             raise entity_not_found(entity.id)
 
     async def get_status(self, principal: Principal, entity_id: int) -> EntityStatus:
-        """Return the latest value of a property, or an empty value if it is hidden.
+        """Return the latest value of a property or event, or an empty value if it is hidden.
 
         A dashboard may contain entities that a user may not see, or that do not exist.
         """

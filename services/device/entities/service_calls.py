@@ -45,7 +45,7 @@ class CallResult(NamedTuple):
     outputs: dict[str, Any]
     """Outputs of all calls by name."""
     queued: Sequence[Command] = ()
-    """Commands of offline devices, which receive them when they connect."""
+    """Commands that wait until their devices connect or send an uplink."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +113,7 @@ class EntityCaller:
         )
 
     async def _check_inputs(self, call: ServiceCall) -> dict[str, Any]:
-        """Return the inputs for a service of an integration or a flow."""
+        """Return the inputs of an integration or flow service; raise `InvalidInput`."""
         thing = call.thing
         if thing.flow is None:
             await self._check_callable(call)
@@ -200,7 +200,7 @@ class ServiceReplies:
 
     @asynccontextmanager
     async def subscribe(self, tenant: str, device_ids: Iterable[int]) -> AsyncIterator[None]:
-        """Subscribe to replies of devices; begin before the command is sent."""
+        """Receive replies of devices while the block runs; send the commands inside the block."""
         subscriptions = [
             await self._bus.client.subscribe(
                 service_event(tenant, device_id, "replied"), cb=self._on_reply

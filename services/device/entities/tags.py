@@ -126,7 +126,7 @@ class TagStore(ThingDataStore):
         return tag_id
 
     async def update(self, tenant: str, tag_id: int, request: SaveTag) -> None:
-        """Change a tag; raise `NotFound` or `InvalidInput`."""
+        """Change a tag; raise `NotFound`, or `InvalidInput` for the name of another tag."""
         change = {"$set": _tag_fields(request, datetime.now(UTC))}
         with raise_on_duplicate(tag_exists_error(request.name)):
             result = await self._tags.update_one({"_id": tag_id, "tenant": tenant}, change)
@@ -155,8 +155,8 @@ class TagStore(ThingDataStore):
     ) -> list[int]:
         """Return ids of entities with the tags that `operator` requires.
 
-        At most `MAX_FOUND_ENTITIES` are returned. Operators are any of the tags, all of them, no
-        others, or any tag at all.
+        At most `MAX_FOUND_ENTITIES` are returned. Operators are `ANY_EQUALS` (any of the tags),
+        `CONTAINS` (all of the tags), `EQ` (no other tag), and `IS_NOT_EMPTY` (any tag at all).
         """
         conditions: Mapping[str, Document] = {
             "ANY_EQUALS": {"$in": ids},
@@ -171,9 +171,10 @@ class TagStore(ThingDataStore):
     async def change_tags(
         self, tenant: str, entity_ids: Sequence[int], added: Sequence[int], change: TagChange
     ) -> None:
-        """Change the tags of entities in one transaction; raise `NotFound`.
+        """Change the tags of entities in one transaction.
 
-        An exception of `change` rolls back the transaction.
+        Raises `NotFound` if a tag in `added` does not exist. An exception of `change` rolls back
+        the transaction.
         """
 
         async def change_tags(session: Session) -> None:
