@@ -281,9 +281,9 @@ class _Fold:
     def raise_or_get_due_ms(self, now: int) -> int | None:
         """Raise a pending alarm whose duration is over at `now` (ms).
 
-        Return when the duration will be over (ms); None if the alarm is raised or not pending. The
-        duration does not begin before its first reading arrives, because later readings that end
-        it early arrive with a similar delay.
+        If the duration is not over, return when it will be over (ms); otherwise None. The duration
+        does not begin before its first reading arrives, because later readings that end it early
+        arrive with a similar delay.
         """
         point = self.point
         if point.status != "PENDING":

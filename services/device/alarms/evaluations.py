@@ -128,8 +128,8 @@ class DeviceEvaluations:
     ) -> Iterator[EvaluationAndUpdate]:
         """Yield each evaluation and its update, by the rows that history had at `now` (ms).
 
-        `missing` is the oldest message that is not stored yet. An evaluation with newer readings is
-        left out and must wait. When the rows are not `complete`, newer rows follow.
+        `missing` is the oldest message that is not stored yet. An evaluation with readings after
+        this message is left out and must wait. When the rows are not `complete`, newer rows follow.
         """
         self.must_wait = not complete
         end = now if complete else stored[-1].ts

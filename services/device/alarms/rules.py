@@ -267,7 +267,8 @@ class AlarmRuleService:
     async def _resolve_target(self, principal: Principal, body: PutRule) -> dict[str, Any]:
         """Return the field with the device or product of a rule.
 
-        Raises `InvalidInput` unless the body has exactly one of them, `NotFound`, or `Forbidden`.
+        Raises `NotFound` or `Forbidden` for a hidden target, and `InvalidInput` unless the body has
+        either a device or a product.
         """
         if (body.device_id is None) == (body.product is None):
             raise InvalidInput("either device_id or product is required", field="device_id")

@@ -192,7 +192,7 @@ class CommandCompletion(CommandCloser):
         return properties
 
     async def confirm_by_reports(self, reports: Sequence[ValidReport]) -> None:
-        """Close property updates sent as downlinks when reports have shown all requested values.
+        """Close coded property updates of which reports have shown all requested values.
 
         A repeated call changes nothing. No report shows a write-only value, so commands that set
         such a value end when the network server reports an acknowledgement.
