@@ -223,11 +223,7 @@ def decide_without_history(
 def decide_silence(
     condition: SilenceCondition, state: State, newest: int | None, now: int
 ) -> tuple[State, list[AlarmTransition]]:
-    """Return the state of a silence at `now` (ms), and transitions of its alarm.
-
-    `newest` is when the last report arrived (ms). If it is None, the silence begins at
-    `state.since`.
-    """
+    """Return the state of a silence at `now` (ms); `newest` is the last arrival (ms), if any."""
     last_report = state.since if newest is None else newest
     silent_at = last_report + condition.seconds * 1000
     after, changes = msgspec.structs.replace(state, due=None), list[AlarmTransition]()
@@ -281,9 +277,8 @@ class _Fold:
     def raise_or_get_due_ms(self, now: int) -> int | None:
         """Raise a pending alarm whose duration is over at `now` (ms).
 
-        If the duration is not over, return when it will be over (ms); otherwise None. The duration
-        does not begin before its first reading arrives, because later readings that end it early
-        arrive with a similar delay.
+        Return when an unfinished duration will be over (ms), or None. A duration begins when its
+        first reading arrives, because readings that end it early arrive with a similar delay.
         """
         point = self.point
         if point.status != "PENDING":

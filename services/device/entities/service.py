@@ -207,8 +207,7 @@ class EntityService:
         """Return the entities of `keys` that the user may see, with their records.
 
         Every user may see custom entities. Unknown and hidden entities are missing. Raises
-        `InvalidInput` for too many keys or none, and `Forbidden` for a user without any grant who
-        requests no custom entity.
+        `InvalidInput`, or `Forbidden` for a user without any grant who requests no custom entity.
         """
         if not 1 <= len(keys) <= MAX_ENTITIES_PER_REQUEST:
             raise InvalidInput(
@@ -254,10 +253,7 @@ class EntityService:
         return to_entity_meta(await self.find(principal, entity_id))
 
     async def rename(self, tenant: str, entity: Entity, name: str) -> None:
-        """Rename an entity of a device or integration; the name in its TSL is the default.
-
-        Raises `InvalidInput` for an entity that all devices have in common.
-        """
+        """Rename an entity of a device or integration; the name in its TSL is the default."""
         thing, member = entity.thing, entity.member
         if member.number not in thing.members.by_number:
             raise InvalidInput("is common to all devices: it has a fixed name", field="entity_id")
