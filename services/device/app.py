@@ -87,7 +87,7 @@ def wire_packages(
 
 
 def build_app(foundation: Foundation, system: Bus, uplinks: Sequence[str] = (UPLINK,)) -> ASGIApp:
-    """Compose the application; see `wire_packages`."""
+    """Compose the application of `device`; for `system` and `uplinks` see `wire_packages`."""
     clients, mongo = foundation.clients, foundation.clients.mongo
     rpc = RpcServer(clients.bus, "device")
     packages, telemetry = wire_packages(foundation, rpc=rpc, system=system, uplinks=uplinks)

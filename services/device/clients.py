@@ -1,4 +1,7 @@
-"""Clients of a process of the service; the launcher imports only `settings`."""
+"""Clients that a process of the service uses: MongoDB, NATS, RPC and integrations.
+
+They are not in `settings`, because the launcher imports that module without their dependencies.
+"""
 
 from libs.common import process
 from libs.common.bus import Bus, Wakeups
@@ -9,7 +12,7 @@ from services.device.settings import DeviceSettings
 
 
 class Clients(process.ProcessClients[DeviceSettings]):
-    """The clients of a process of the service."""
+    """The clients of the process `device` or `device-ingest`."""
 
     def __init__(
         self, settings: DeviceSettings, telemetry: Telemetry, mongo: Mongo, bus: Bus

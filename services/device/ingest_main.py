@@ -16,14 +16,17 @@ from services.device.telemetry.latest_values import LatestValues
 from services.device.telemetry.wiring import IngestPackage, wire_ingest, wire_stores
 
 GC_THRESHOLD = 100_000
-"""New objects until a garbage collection: a large batch has that many, and no reference cycles.
-With ten times fewer, a report took 5 % more processor time."""
+"""New objects after which Python collects garbage. A large batch creates about this many objects,
+without reference cycles. At a tenth of this threshold a report took 5 % more processor time."""
 
 
 def build_ingest(
     foundation: Foundation, streams: Sequence[str]
 ) -> tuple[IngestPackage, Sequence[PackageParts]]:
-    """Compose the packages that ingest reports of `streams`; return its package and all parts."""
+    """Compose the packages that ingest reports of `streams`.
+
+    Return the ingest package, and the parts that the process runs.
+    """
     clients, things, commands = foundation.clients, foundation.things, foundation.commands
     values = LatestValues(clients.mongo.direct)
     stores = wire_stores(clients, things=things)

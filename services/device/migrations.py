@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 
 DAY_SECONDS = 86_400
 UPLINK_RECORD_SECONDS = DAY_SECONDS
-"""Seconds for which an uplink is remembered that no other document records."""
+"""Seconds that `SEEN_COLLECTION` keeps the record of an uplink that no other document records."""
 COMMAND_LOCK_SECONDS = 3600
-"""Seconds after which the lock document of a thing's commands is deleted."""
+"""Seconds from its last use after which the lock document of a thing's commands is deleted."""
 IMPORT_RETENTION_SECONDS = 7 * DAY_SECONDS
 """Seconds that imports are kept."""
 DEVICES_PER_BATCH = 2_000
@@ -177,7 +177,8 @@ INDEXES_BY_COLLECTION = {
     ],
     **dict.fromkeys(UNINDEXED_COLLECTIONS, ()),
 }
-"""The indexes of each collection. Migrations create collections, because transactions cannot."""
+"""The indexes of each collection. Migrations also create the collections without indexes, because
+transactions cannot create a collection."""
 
 
 async def _create_collections(database: Database) -> None:
@@ -195,9 +196,9 @@ def _build_index_drop(collection: str, *indexes: str) -> Callable[[Database], Aw
 
 
 async def _add_connections(database: Database) -> None:
-    """Add connections for ONLINE devices, to a server that never answers.
+    """Add a connection of each ONLINE device to a server `before` that does not exist.
 
-    The presence watch then ends them like those of other silent servers.
+    The presence watch ends these connections like those of a server that does not answer.
     """
     online: list[Document] = [
         {"$match": {"connectStatus": "ONLINE"}},
@@ -208,7 +209,7 @@ async def _add_connections(database: Database) -> None:
 
 
 async def _delete_orphans(database: Database) -> None:
-    """Delete lock documents of commands without a time, and profiles of deleted devices."""
+    """Delete profiles of deleted devices, and lock documents of commands that have no time `at`."""
     turns = database["command_turns"]
     await turns.delete_many({"at": {"$exists": False}})  # running transactions are retried
     of = {"from": "devices", "localField": "_id", "foreignField": "_id", "as": "device"}
@@ -220,7 +221,7 @@ async def _delete_orphans(database: Database) -> None:
 
 
 async def _store_ngrams(database: Database) -> None:
-    """Store ngrams for devices from before text search, in the order of ids."""
+    """Store the ngrams of devices that were added before text search existed, by ascending id."""
     devices, after = database["devices"], -1
     while True:
         without = {"_id": {"$gt": after}, "grams": None}
@@ -243,7 +244,7 @@ async def _store_ngrams(database: Database) -> None:
 
 
 async def _mark_released_serials(database: Database) -> None:
-    """Mark the SNs of devices that were removed from their applications before."""
+    """Mark the SNs of all unassigned devices: no application and no users own these devices."""
     nobodys = {"application": None, "userId": None, "integration": DIRECT_INTEGRATION}
     cursor = database["devices"].find(
         nobodys, {"snKey": 1, "tenant": 1}, batch_size=DEVICES_PER_BATCH
@@ -254,13 +255,13 @@ async def _mark_released_serials(database: Database) -> None:
 
 
 async def _complete_version_0_1(database: Database) -> None:
-    """Complete devices that processes of version 0.1 added or removed meanwhile."""
+    """Complete devices that processes of version 0.1 added or removed during the upgrade."""
     await _store_ngrams(database)
     await _mark_released_serials(database)
 
 
 async def _store_fraction_digits(database: Database) -> None:
-    """Add `fractionDigits` to the TSLs of custom entities whose entities had it."""
+    """Copy `fraction_digits` of custom entities to `fractionDigits` in their TSLs."""
     query = {
         "integration": SYSTEM_INTEGRATION,
         "members.attribute.fraction_digits": {"$exists": True},
@@ -283,7 +284,8 @@ async def _store_fraction_digits(database: Database) -> None:
 async def _restore_member_ids(database: Database) -> None:
     """Replace property keys that were ignored on import by member ids.
 
-    Devices use ids until the product is imported again. `ref` is stored in both places.
+    Devices use ids until the product is imported again. In the TSLs of products, the `ref` of each
+    parameter is also stored in its data specification.
     """
     async for stored in database["tsls"].find({}):
         document = msgspec.json.decode(stored["document"], type=TslDocument)
@@ -312,15 +314,18 @@ def _copy_refs_to_specs(document: TslDocument) -> TslDocument:
 
 
 async def _repeat_erasure(database: Database) -> None:
-    """Process all things again, because old processes have stored write-only values since."""
+    """Request another erasure of the write-only values of all things.
+
+    Processes of the previous version have stored such values since the first erasure.
+    """
     for name in ("devices", "things"):
         await database[name].update_many({"erased": {"$exists": True}}, {"$unset": {"erased": ""}})
 
 
 async def split_large_values(database: Database) -> None:
-    """Move large latest values, and those of things with many, to separate documents.
+    """Move large latest values, and all values of things with many, to separate documents.
 
-    The log lists the things that exceed the present limit: they keep their values.
+    Log a warning for each thing whose values exceed `MAX_TOTAL_BYTES`; it keeps its values.
     """
     large = {"$expr": {"$gt": [{"$bsonSize": "$v"}, LARGE_VALUE_BYTES]}}
     async for document in database["latest"].find(large, {"_id": 1}):
@@ -361,7 +366,7 @@ MIGRATIONS = [
         _build_index_drop("commands", "status_1_nextSendAt_1", "wipeAt_1"),
     ),
 ]
-"""Migrations by number.
+"""All migrations, each with a unique number.
 
-Increase the first number when `INDEXES_BY_COLLECTION` changes, to run it again.
+When `INDEXES_BY_COLLECTION` changes, increase the number of the first migration to run it again.
 """

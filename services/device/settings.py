@@ -34,10 +34,11 @@ class DeviceSettings(StoreSettings):
     downlink_life: Seconds = 86_400.0
     """Seconds until a command that waits for a LoRaWAN device ends as TIMEOUT."""
     service_call_timeout: Seconds = 10.0
-    """Seconds that a console waits for the answer of a service call, which then continues."""
+    """Seconds that a console waits for the answer of a service call. The call continues after
+    that."""
     http_offline_after: Seconds = 300.0
     """Seconds without a request after which a device that uses HTTP is OFFLINE, unless its product
-    has a time."""
+    sets another time."""
     uplink_partitions: PartitionCount = 1
     """Number of streams that share the messages of devices, 1 to 16. The messages of a device are
     in one of them. The configuration of nats-server must have the same number."""

@@ -44,9 +44,9 @@ class DeviceCredentialsClient:
     async def issue_first(
         self, device: Device, check_exists: AsyncStep, *, repeatable: bool = False
     ) -> str | None:
-        """Issue a key for a device without one; None when it has one.
+        """Issue and return a key if the device has none; return None if it has a key.
 
-        A repeatable key is returned again for 10 minutes, until the device logs in.
+        With `repeatable`, later calls return the same key for 10 minutes, until the device logs in.
         """
         subject = "rpc.auth.issue_first_device_credentials"
         request = IssueFirstKey(device.sn, device.id, device.tenant, repeatable)
@@ -85,7 +85,11 @@ class FirstKeyReader:
         self._granted = granted
 
     async def get_or_issue_key(self, user: Principal, device: Device) -> str | None:
-        """Return the first key, issued now if needed; None when the user may not see it."""
+        """Return the first key, issued now if the device has no key.
+
+        Return None if the user may not see the key, or if the device has a key that `auth` no
+        longer returns.
+        """
         has_added = device.user_id is not None and device.user_id == user.user_id
         if not (
             has_added and device.integration == DIRECT_INTEGRATION and user.may(Function.DEVICE_ADD)
@@ -97,7 +101,10 @@ class FirstKeyReader:
     async def find_device_with_key(
         self, user: Principal, device_id: int
     ) -> tuple[Device, str] | None:
-        """Return a device with its key; None when the user may not see the key."""
+        """Return a device with its first key.
+
+        Return None if the user may not see the device or the key, or if `auth` is unavailable.
+        """
         try:
             device = await self._granted.find(user, device_id)
             key = await self.get_or_issue_key(user, device)

@@ -35,7 +35,7 @@ from services.device.things.thing_store import parse_names
 from services.device.things.visibility import Condition, identifier_condition
 
 MAX_CACHED_MEMBERS = 100_000
-"""Cached members of all member sets together; one takes half a KiB."""
+"""Maximum members of all cached member sets together; a member takes half a KiB."""
 
 _NO_MEMBERS = MemberSet(())
 
@@ -200,7 +200,10 @@ class EntityDirectory:
     async def build_things(
         self, tenant: str, devices: Sequence[ListedDevice], loaded: Sequence[Thing] = ()
     ) -> list[EntityThing]:
-        """Return the entity things of devices; if given, `loaded` are their things with TSLs."""
+        """Return the entity things of devices, in the same order.
+
+        If given, `loaded` are the things of the devices with their TSLs, in the same order.
+        """
         tsls = {(thing.tenant, thing.model, thing.tsl_version): thing.tsl for thing in loaded}
         member_sets = await self._member_sets.find(
             tenant, (device.member_set_key for device in devices), tsls
@@ -250,7 +253,10 @@ def split_keys(keys: Iterable[str]) -> dict[str, KeyParts]:
 
 
 def find_integrations_with_own_entities(keys: Mapping[str, KeyParts]) -> set[str]:
-    """Return the integrations of entities that are not of devices, except the hidden one."""
+    """Return the integrations whose own entities are in `keys`, except `SYSTEM_INTEGRATION`.
+
+    Entities of devices are not entities of an integration itself.
+    """
     return {parts.integration for parts in keys.values() if parts.device is None} - {
         SYSTEM_INTEGRATION
     }

@@ -52,7 +52,7 @@ _COMMON_MEMBER_SPECS: list[tuple[str, str, ValueType, dict[str, Any]]] = [
     (ALARM_TIME_PATH, "Alarm time", "LONG", {"unit": "ms"}),
     (ALARM_CONTENT_PATH, "Alarm content", "STRING", {}),
 ]
-"""Path, name, type and attribute; the first has the last member number, the next one less."""
+"""Path, name, type and attribute. Member numbers descend from `MAX_MEMBER_NUMBER`."""
 
 COMMON_MEMBERS = MemberSet(
     Member(
@@ -123,7 +123,7 @@ class EntityThing:
     group: int | None = None
     """Id of the group of a device."""
     flow: int | None = None
-    """Id of the flow that offers it as a service."""
+    """Id of the flow that offers the custom entity as a service."""
     loaded: Thing | None = None
     """The thing with its TSL, which reports and commands need, if it was loaded."""
 
@@ -197,7 +197,7 @@ class Entity:
 
     @property
     def is_custom(self) -> bool:
-        """Return whether users created the entity, so that it is of the hidden integration."""
+        """Return whether the entity is a custom entity of users, or a child of one."""
         return not self.thing.device and self.thing.integration == SYSTEM_INTEGRATION
 
     @property
@@ -218,7 +218,10 @@ class Entity:
         return self.thing.is_visible_to(grants) or grants.allows_entity_id(self.id)
 
     def value_in(self, values: Mapping[str, Any]) -> Any:
-        """Return the entity's value among values of its thing; None if missing or write-only."""
+        """Return the entity's value among values of its thing.
+
+        Return None if the value is missing, write-only or a STRUCT.
+        """
         if self.write_only:
             return None
         value: Any = values
@@ -250,11 +253,11 @@ def thing_from_device(
 
 
 def thing_from_document(document: ThingDocument, loaded: Thing | None = None) -> EntityThing:
-    """Return the thing of an integration, or a custom entity, of a document of `things`.
+    """Return the integration or custom entity that a document of `things` describes.
 
-    `{_id, tenant, integration, identifier ("" for an integration), createdAt, updatedAt, members:
-    [fields of `Member`], entityNames?}`. The writer numbers the members: a custom entity is number
-    0 with an empty path, its children follow from 1 with parent "".
+    The document is `{_id, tenant, integration, identifier ("" for an integration), createdAt,
+    updatedAt, members: [fields of `Member`], entityNames?, flow?}`. The writer numbers the members:
+    a custom entity is number 0 with an empty path, its children follow from 1 with parent "".
     """
     members = MemberSet(msgspec.convert(document["members"], list[Member]))
     return EntityThing(

@@ -1,4 +1,4 @@
-"""Things of integrations (`things`), one for each tenant, created when needed.
+"""Things of integrations (`things`), one per tenant and integration, created when needed.
 
 Besides the fields in `services.device.members.entity.thing_from_document` a document has `tsl`, the
 JSON of the normalised TSL, and `hash`, its SHA-256.
@@ -26,7 +26,7 @@ from services.device.things.thing_store import ThingStore
 log = logging.getLogger(__name__)
 
 MAX_CACHED_TENANTS = 10_000
-"""Cached tenants."""
+"""Maximum tenants whose applied manifests are cached."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,11 @@ class IntegrationThings:
     _applied: OrderedDict[str, dict[str, Manifest]] = field(default_factory=OrderedDict, init=False)
 
     async def ensure_for_tenant(self, tenant: str, expected: Iterable[str] = ()) -> None:
-        """Create or update the tenant's thing of each running integration.
+        """Create or update the tenant's thing of each running integration that is not hidden.
 
-        Known integrations are read again if one of `expected` is missing or stopped. If
-        `management` is unavailable, the existing things are used.
+        The list of integrations is read again if one of `expected` is missing or stopped. If
+        `management` is unavailable, the things stay as they are. An integration with an invalid
+        TSL gets no thing.
         """
         try:
             known_integrations = await self.integrations.list_expected(expected)

@@ -1,8 +1,8 @@
 """Members of a TSL that have entities: two levels, each member with a number.
 
-A STRUCT is an OBJECT whose children are its leaves of all levels (`wifi` and `wifi.ap.ssid`). A
-service is an OBJECT with its inputs as children, an event one with its outputs. An ARRAY is one
-entity, an OBJECT whose value is the array. An event with the id of a property gets the suffix
+A STRUCT is an OBJECT whose children are its leaves of all levels (`wifi` and `wifi.ap.ssid`). The
+children of a service are its inputs, those of an event its outputs; both are OBJECTs. An ARRAY is
+one entity, an OBJECT whose value is the array. An event with the id of a property gets the suffix
 `@event` in its key. A service with the id of a property or an event gets the suffix `@service`.
 """
 
@@ -48,12 +48,12 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
     """The name in the TSL if users have renamed the entity, otherwise None."""
     value_type: ValueType
     access_mod: AccessMod | None = None
-    """Access mode of a property. Events and services have `W`: without it editors neither offer
-    them nor show a field."""
+    """Access mode of a property. Events and services have `W`, because editors offer no events and
+    services without an access mode, and show no field for them."""
     attribute: dict[str, Any] = {}
     """`value_attribute` of the entity in the management API."""
     parent: str | None = None
-    """Path of the OBJECT that contains it."""
+    """Path of the OBJECT that contains the member; None at the top level."""
     description: str | None = None
     visible: bool = True
     concealed: list[str] = []
@@ -111,7 +111,7 @@ class MemberSet:
 
 
 def number_keys(document: TslDocument) -> list[str]:
-    """Return the `number_key` of each member of a document, in order."""
+    """Return the `number_key` of each member: of properties, then events, then services."""
     return [member.number_key for member in _list_declared(document)]
 
 
@@ -128,7 +128,7 @@ def build_members(document: TslDocument, numbers: Mapping[str, int]) -> MemberSe
 
 
 def _list_declared(document: TslDocument) -> Iterator[Member]:
-    """Yield the members of a document, by their property keys, with number 0."""
+    """Yield the members of a document, all with number 0; paths consist of property keys."""
     document = ids_from_keys(document)
     access = _effective_access_modes(document.properties)
     for entry in _filter_entries_with_entity(document.properties):
@@ -150,8 +150,9 @@ def _list_declared(document: TslDocument) -> Iterator[Member]:
 def _filter_entries_with_entity(
     entries: Sequence[PropertyOrParamSpec], parent_id: str = ""
 ) -> Iterator[Any]:
-    """Yield the entries that have an entity: none inside an ARRAY, and a STRUCT only as a property.
+    """Yield the entries that have an entity.
 
+    An entry inside an ARRAY has none, and a STRUCT has one only as a top-level property.
     `parent_id` is the id of the event or service whose parameters `entries` are.
     """
     arrays = {entry.id for entry in entries if entry.data_spec.data_type == "ARRAY"}
@@ -165,7 +166,10 @@ def _filter_entries_with_entity(
 
 
 def _effective_access_modes(entries: Sequence[PropertySpec]) -> dict[str, str]:
-    """Return access modes by id; members of a write-only member are write-only."""
+    """Return access modes by id.
+
+    Members of a write-only member are write-only, and so is an ARRAY with write-only elements.
+    """
     access_modes: dict[str, str] = {}
     for entry in sorted(entries, key=lambda entry: entry.id.count(".")):
         parent_mode = access_modes.get(entry.id.rpartition(".")[0])
@@ -253,7 +257,7 @@ def _is_integer_key(key: str) -> bool:
 
 
 def value_attribute(spec: DataSpec) -> dict[str, Any]:
-    """Return the `value_attribute` of an entity: unit, bounds, choices and format."""
+    """Return the `value_attribute` of an entity: unit, bounds, choices, format, decimal places."""
     rules = spec.validator
     text = spec.data_type == "STRING"
     attribute = {

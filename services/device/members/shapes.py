@@ -6,8 +6,8 @@ the TSL version: the number of a member is its position in the list, which only 
 
 `shapes`: `{_id: hash, parent?, members: [[path, type], …], at}`. A shape stores only the members
 that its parent lacks, so a device that adds paths one by one costs no more than its paths. `at` is
-the last time at which a device got the shape or a descendant. Shapes that no device or other shape
-refers to are deleted some time later.
+the last time at which a device got the shape, or a shape whose parent it is. Shapes that no device
+or other shape refers to are deleted some time later.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _COMMON_TYPE_BY_PAIR: dict[frozenset[str], ValueType] = {frozenset(("LONG", "DOU
 
 
 def list_reported_paths(properties: Mapping[str, Any]) -> Iterator[tuple[str, ValueType]]:
-    """Yield path and type of each value in a report that can be an entity."""
+    """Yield the paths and types of the reported values that can be entities."""
     for name, value in properties.items():
         yield name, _value_type(value)
         if isinstance(value, Mapping):
@@ -71,10 +71,10 @@ def _value_type(value: Any) -> ValueType:
 def extend_shape(
     shape: Shape, paths: Iterable[tuple[str, ValueType]], maximum: int = MAX_TSL_MEMBER_NUMBER
 ) -> Shape:
-    """Return a shape with the found paths, up to `maximum`; the same object if unchanged.
+    """Return `shape` extended by `paths`; the same object if unchanged.
 
     New paths follow in alphabetical order, so that similar devices share their shapes. Types only
-    widen. Paths beyond `maximum` get no entity.
+    widen. Paths beyond `maximum` paths, or longer than `MAX_PATH_LENGTH`, get no entity.
     """
     changes: Shape = {}
     for path, kind in paths:
@@ -268,9 +268,9 @@ class ShapeUpdater:
     async def update(self, reports: Iterable[tuple[Thing, Mapping[str, Any]]]) -> dict[int, Shape]:
         """Extend the shapes of devices for a batch of reports; idempotent.
 
-        `reports` are properties with their thing. Return the shape of each device of the
-        product `generic`. If another process changed the shape of a device meanwhile, it is read
-        again at the next report of the device, which only delays new entities.
+        `reports` are things with their reported properties. Return the shapes of those devices of
+        the product `generic` that still exist. If another process changed the shape of a device
+        meanwhile, the shape is read again at the next report, which only delays new entities.
         """
         relevant = [report for report in reports if report[0].model == GENERIC_MODEL]
         if not relevant:

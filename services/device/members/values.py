@@ -83,7 +83,7 @@ def convert_value(kind: ValueType, given: Any) -> Any:
 def set_value_at_path(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Set a value at a path and create the objects above it.
 
-    Objects that are null or unreadable stay.
+    An object at the path is merged. If an object above is null or unreadable, nothing is set.
     """
     *above, last = path
     for name in above:
@@ -125,7 +125,7 @@ def integration_fault(key: str, member: Member, code: str, text: str) -> ValueFa
 
 
 def integration_rejection(field: str | None, error: InvalidInput) -> InvalidInput:
-    """Return 400 for an error of an integration that names none of its inputs."""
+    """Return 400 for an error in which an integration does not name the wrong input."""
     if error.code not in (InvalidInput.code, MalformedRequest.code):
         return InvalidInput(error.message, field=field, code=error.code)
     text = error.message
@@ -135,8 +135,7 @@ def integration_rejection(field: str | None, error: InvalidInput) -> InvalidInpu
 def convert_faults(
     key: str, members: MemberSet, above: str, faults: Iterable[Fault]
 ) -> list[ValueFault]:
-    """Return the faults of a TSL as faults of the members of the thing with this key.
-
+    """Convert the faults that a TSL found to faults of members; `key` is the key of the thing.
     `above` is the path of the member that contains the values, empty for properties. Faults inside
     values, such as elements of an ARRAY, are omitted if whole values are wrong.
     """
@@ -163,7 +162,7 @@ def _convert_fault(key: str, fault: Fault, path: str, member: Member | None) -> 
 
 
 def _find_nearest_member(members: MemberSet, path: str) -> Member | None:
-    """Return the member at a path, otherwise its nearest ancestor; None without one."""
+    """Return the member at a path, otherwise its nearest ancestor, or None if neither exists."""
     while path not in members.by_path and path:
         path = path[: max(path.rfind("."), path.rfind("["), 0)]
     return members.by_path.get(path)
@@ -194,7 +193,10 @@ def _describe_fault(
 
 
 def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] | None:
-    """Return code, text and arguments of the error of a value beyond a member's bounds."""
+    """Return code, text and arguments of the error of a value beyond a member's bounds.
+
+    Return None if the member has no bounds of this kind.
+    """
     names, both, lower, upper = _BOUNDS_ERRORS_BY_FAULT_CODE[code]
     bounds = {name: member.attribute[name] for name in names if name in member.attribute}
     if not bounds:
@@ -204,6 +206,6 @@ def _bounds_error(member: Member, code: str) -> tuple[str, str, dict[str, Any]] 
 
 
 def _shorten(value: Any) -> Any:
-    """Return the value, shortened if it is a long text."""
+    """Return the value, or the first 200 characters of its text or JSON if that is longer."""
     text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
     return value if len(text) <= _MAX_SHOWN_CHARACTERS else text[:_MAX_SHOWN_CHARACTERS]
