@@ -38,11 +38,11 @@ class DeletedThings:
             await self._removed.insert_many(rows, session=session)
 
     async def list_after_delay(self, limit: int) -> list[int]:
-        """Return up to `limit` things that were deleted more than `DELETION_DELAY` ago."""
+        """Return the ids of up to `limit` things deleted more than `DELETION_DELAY` ago."""
         old = {"at": {"$lt": datetime.now(UTC) - DELETION_DELAY}}
         rows = await self._removed.find(old, {"_id": 1}, limit=limit).to_list(None)
         return [row["_id"] for row in rows]
 
     async def delete_record(self, thing_id: int) -> None:
-        """Remove the record of a thing whose data is deleted."""
+        """Delete the record of a deleted thing whose data has been deleted too."""
         await self._removed.delete_one({"_id": thing_id})

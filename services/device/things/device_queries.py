@@ -34,7 +34,8 @@ from services.device.things.visibility import (
 MAX_CURSOR_BATCH = 1000
 """Maximum devices that MongoDB returns in one batch of a cursor."""
 CACHE_SIZE, MAX_MEMBER_SETS = 100, 1_000
-"""Searches whose counts by member set are cached, and the maximum member sets of such a search."""
+"""Maximum searches whose counts by member set are cached, and maximum member sets of a cached
+count."""
 _LISTED_PROJECTION = projection_for(ListedDevice)
 _LISTED_DEVICES = list[ListedDevice]
 _MEMBER_SET_KEY_FIELDS = ("model", "tslVersion", "shape", "entityNames")
@@ -112,7 +113,10 @@ class DeviceQueries:
         return msgspec.convert(await cursor.to_list(), list[Device])
 
     async def list_by_integration(self, integration: str, after: int, limit: int) -> list[Device]:
-        """Return devices of an integration in all tenants with ids above `after`, by id."""
+        """Return up to `limit` devices of an integration in all tenants, by ascending id.
+
+        Only devices with ids above `after` are returned.
+        """
         query = {"integration": integration, "_id": {"$gt": after}}
         cursor = self._devices.find(query, WITHOUT_NGRAMS, sort=[("_id", 1)], limit=limit)
         return msgspec.convert(await cursor.to_list(), list[Device])
@@ -142,9 +146,9 @@ class DeviceQueries:
         expected: int,
         hint: str | None,
     ) -> AsyncGenerator[ListedDevice, None]:
-        """Yield the devices that meet all conditions, in order.
-
-        `expected` is the number of devices that the caller will probably read.
+        """Yield the devices of a tenant that meet all conditions, in `order`, after `skip` of them.
+        `expected` is the number of devices that the caller will probably read, `hint` the index to
+        use.
         """
         options: dict[str, Any] = {"hint": hint} if hint else {}
         cursor = self._devices.find(
@@ -166,7 +170,7 @@ class DeviceQueries:
     ) -> Counter[MemberSetKey]:
         """Count the devices that meet all conditions, by member set.
 
-        Large counts may be some seconds old, unless `fresh`.
+        Large counts may be up to `MAX_TOTAL_AGE_SECONDS` old, unless `fresh`.
         """
         few = any("_id" in condition or "group" in condition for condition in conditions)
         hint = None if few else "members"
@@ -204,7 +208,7 @@ class DeviceQueries:
     async def find_documents(
         self, query: PageQuery, fields: Mapping[str, int], *, counted: bool
     ) -> tuple[list[Document], int]:
-        """Return some fields of a page of devices and, if `counted`, the total."""
+        """Return the `fields` of a page of devices, and the total if `counted`, otherwise 0."""
         if query.sorts_by_integration:
             ids = await list_ids_sorted_by_integration(self._devices, query)
             page = self._devices.find({"_id": {"$in": ids}}, fields)
@@ -220,7 +224,7 @@ class DeviceQueries:
     async def count_by_group(
         self, tenant: str, groups: Iterable[int], condition: Condition
     ) -> dict[int, int]:
-        """Count the devices of groups that meet a condition; omit groups without such devices."""
+        """Return, by group, how many devices meet a condition; omit groups in which none does."""
         query = combine_conditions(tenant, [{"group": {"$in": list(groups)}}, condition])
         counted = {"$group": {"_id": "$group", "devices": {"$sum": 1}}}
         rows = await self._devices.aggregate([{"$match": query}, counted], hint="group")
@@ -251,7 +255,7 @@ class DeviceQueries:
     async def list_ids_of_product(
         self, tenant: str, model: str, after: int, limit: int
     ) -> list[int]:
-        """Return up to `limit` device ids of a product above `after`, in order."""
+        """Return up to `limit` ascending ids above `after`, of devices of a product."""
         query = {"tenant": tenant, "model": model, "_id": {"$gt": after}}
         cursor = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
         return [device["_id"] async for device in cursor]
@@ -259,9 +263,9 @@ class DeviceQueries:
     async def list_with_write_only_values(
         self, tenant: str, model: str, version: str, tsl_hash: str, limit: int
     ) -> list[tuple[int, str]]:
-        """Return ids and SNs of devices that may still hold write-only values.
+        """Return ids and SNs of up to `limit` devices that may still hold write-only values.
 
-        `tsl_hash` is of the TSL version that makes the values write-only.
+        `tsl_hash` is the content hash of TSL version `version`, which makes the values write-only.
         """
         query = {"tenant": tenant, "model": model, "tslVersion": version}
         query |= {"erased": {"$ne": tsl_hash}}  # type: ignore[dict-item]

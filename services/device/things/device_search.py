@@ -6,8 +6,8 @@ stores the case-folded ngrams of its name and SN, and the last three characters 
 the search reads the devices that have the rarest ngram, and a regular expression decides. A text of
 three characters is the beginning of an ngram.
 
-MongoDB compares without regard to case like `fold_case`, or more strictly; this was tried with
-every character that has a case.
+If a case-insensitive comparison in MongoDB finds two texts equal, `fold_case` returns the same text
+for both. This was tried with every character that has a case.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from services.device.things.model import Device
 from services.device.things.visibility import Condition
 
 NGRAM_LENGTH, MIN_NGRAM_LENGTH = 4, 3
-"""Characters of an ngram, and of the last one of a text."""
+"""Characters of an ngram, and of the shorter ngram at the end of a text."""
 NGRAM_INDEX = "text"
 """The index on `grams`, tenant, application and id."""
 MAX_NGRAMS = 8
@@ -45,7 +45,7 @@ def fold_case(text: str) -> str:
 
 
 def extract_ngrams(*texts: str) -> list[str]:
-    """Return the ngrams of a device with these texts, in order."""
+    """Return the sorted ngrams of `texts`, including the last three characters of each text."""
     return sorted(
         {ngram for text in texts for ngram in _substrings(fold_case(text), MIN_NGRAM_LENGTH)}
     )
@@ -54,8 +54,8 @@ def extract_ngrams(*texts: str) -> list[str]:
 def select_ngrams(texts: Iterable[str]) -> list[str]:
     """Return at most `MAX_NGRAMS` ngrams that a device with all of these texts has.
 
-    They are spread evenly over the texts. If all texts are shorter than an ngram, return one of
-    three characters, the beginning of an ngram; if all are shorter still, return nothing.
+    The ngrams are spread evenly over the texts. If all texts are shorter than an ngram, return a
+    text of three characters, the beginning of an ngram. If all are shorter still, return nothing.
     """
     forms = [fold_case(text) for text in texts]
     ngrams = list(
@@ -73,7 +73,7 @@ def _substrings(form: str, shortest: int) -> Iterable[str]:
 T = TypeVar("T")
 
 MIN_CACHED_TOTAL = 10_000
-"""Totals below this number are not cached: counting takes 5 ms, a million takes 0.3 s."""
+"""Totals below this number are not cached: it takes 5 ms to count to it, 0.3 s to a million."""
 RECOUNT_AFTER_SECONDS = 10.0
 """Seconds after which a cached total is counted again in the background."""
 MAX_TOTAL_AGE_SECONDS = 300.0
@@ -103,7 +103,7 @@ class CachedCounter(Generic[T]):
     async def count(
         self, condition: dict[str, Any], hint: str | None = None, *, fresh: bool = False
     ) -> T:
-        """Return the total for a condition; a cached one if it is large, unless `fresh`."""
+        """Return the total for a condition; the cached total if it is large, unless `fresh`."""
         options: dict[str, Any] = {"hint": hint} if hint else {}
         key = blake2b(repr(condition).encode(), digest_size=16).digest()
         cached = self._known.get(key)
@@ -140,7 +140,7 @@ INTEGRATION_NAME_FIELD = "integrationName"
 """Field of `SortFields` that sorts by the name of the integration, which devices do not store."""
 FEW_DEVICES, MANY_DEVICES = 1_000, 10_000
 """Limits up to which the devices with an ngram are counted. An ngram that `MANY_DEVICES` devices
-have is not used to find a page, unless its index has the order."""
+have is not used to find a page, unless `NGRAM_INDEX` has the order of the page."""
 CACHE_SIZE = 10_000
 """Searches whose totals are cached."""
 DEVICES_PER_QUERY = 1_000
@@ -192,7 +192,7 @@ class PageQuery:
 async def list_ids_sorted_by_integration(devices: Collection, query: PageQuery) -> list[int]:
     """Return the device ids of a page that is sorted by integration name.
 
-    MongoDB reads every match: no index has such an order.
+    MongoDB reads every match, because no index has this order.
     """
     place = {
         "$indexOfArray": [
@@ -223,7 +223,8 @@ class DeviceSearch:
     ) -> tuple[DeviceStream, int]:
         """Return the page that `query` describes, and the total number of matches.
 
-        If given, `counted` are disjoint conditions that together match the whole list.
+        If given, `counted` are disjoint conditions that together match the same devices as the
+        filter of `query`. Their totals may be counted instead, which is faster.
         """
         conditions = counted or [query.filter]
         if query.sorts_by_integration:
@@ -324,7 +325,10 @@ class DeviceSearch:
         return max(zip(reached, ngrams, strict=True))[1], MANY_DEVICES
 
     async def _find_rare(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int] | None:
-        """Return the rarest ngram and its number of devices; None if all have `MANY_DEVICES`."""
+        """Return the rarest ngram and its number of devices.
+
+        Return None if at least `MANY_DEVICES` devices have each ngram.
+        """
         for maximum in (FEW_DEVICES, MANY_DEVICES):
             counts = await asyncio.gather(
                 *(
@@ -394,5 +398,5 @@ def _add_ngram(ngram: str, condition: Condition) -> Condition:
 
 
 def _ngram_condition(ngram: str) -> Condition:
-    """Return the condition that a device has an ngram, or one that begins with `ngram`."""
+    """Return the condition that a device has `ngram`, or an ngram that begins with it."""
     return {"grams": ngram if len(ngram) == NGRAM_LENGTH else Regex("^" + literal_pattern(ngram))}

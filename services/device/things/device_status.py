@@ -33,8 +33,8 @@ class DevicePresence:
         self._contacts = hot.with_options(
             write_concern=WriteConcern(1), read_concern=ReadConcern("local")
         )
-        """Writes without waiting for a majority or for locked records: a lost update is
-        repeated."""
+        """Writes without waiting for a majority of replicas: the next report repeats a lost
+        write."""
 
     async def find_owners_and_statuses(self, ids: Iterable[int]) -> dict[int, OwnerAndStatus]:
         """Return owners and connection states of devices by id; unknown ids are missing."""
@@ -52,10 +52,10 @@ class DevicePresence:
         return await self._find_devices({"_id": {"$in": list(ids)}}, session)
 
     async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> str | None:
-        """Record a report over HTTP, which makes the device ONLINE for `lifetime`.
+        """Record a report over HTTP, which keeps a device ONLINE for `lifetime`.
 
-        Return the connection state, or None if the device does not exist. Raises `StoreError` when
-        the record stays locked for `MAX_LOCK_WAIT_MS`.
+        Return the connection state, which stays the same, or None if the device does not exist.
+        Raises `StoreError` when the record stays locked for `MAX_LOCK_WAIT_MS`.
         """
         device = await self._contacts.find_one_and_update(
             {"_id": device_id},
@@ -68,9 +68,9 @@ class DevicePresence:
     async def record_online_contacts(
         self, ids: list[int], at: datetime, lifetime: timedelta
     ) -> set[int]:
-        """Record reports over HTTP of ONLINE devices in one write; return their ids.
+        """Record reports over HTTP for those of `ids` that are ONLINE; return the ids of these.
 
-        `at` is a whole number of ms. Devices that are not ONLINE do not change.
+        One write records all. `at` has no fraction of a ms. Other devices do not change.
         """
         change = {
             "q": {"_id": {"$in": ids}, "connectStatus": "ONLINE"},
@@ -110,7 +110,10 @@ class DevicePresence:
     async def pop_expired_lifetimes(
         self, until: datetime, limit: int, session: Session
     ) -> list[DeviceWithPresence]:
-        """Return devices whose HTTP lifetime has ended, the earliest first, and unset it."""
+        """Return up to `limit` devices whose HTTP lifetime ended at `until` or before.
+
+        The earliest come first. Their lifetimes are removed from their records.
+        """
         cursor = self._devices.find(
             _expired_condition(until), _PRESENCE_PROJECTION, session=session
         )
@@ -158,7 +161,7 @@ class ReportedStateStore:
         self._devices = devices
 
     async def write_report_times(self, times: Mapping[int, int]) -> None:
-        """Write the times (ms) of the newest reports by device."""
+        """Write the time (ms) of the newest report, by device, unless a newer time is stored."""
         await self._devices.bulk_write(
             [
                 UpdateOne({"_id": device_id}, {"$max": {"lastUpdateTime": ts}})
@@ -180,7 +183,10 @@ class ReportedStateStore:
             await self._devices.bulk_write(operations, ordered=False)
 
     async def remove_fields_reported_at(self, times: Mapping[int, Container[int]]) -> None:
-        """Remove fields that were reported at certain times (ms), by device."""
+        """Remove fields that a device reported at one of its `times` (ms, by device id).
+
+        Fields that network servers report stay.
+        """
         cursor = self._devices.find({"_id": {"$in": list(times)}}, {"factTimes": 1})
         updates = [
             UpdateOne(
@@ -216,7 +222,7 @@ class ReportedStateStore:
         await self._devices.update_many({"_id": {"$in": list(ids)}}, {"$set": {"erased": tsl_hash}})
 
     async def mark_provisioned(self, device_id: int, session: Session) -> None:
-        """Record that a device took the configuration that it was added with."""
+        """Record that a device received its first configuration, if it was waiting for it."""
         await self._mongo.get_session_database(session)["devices"].update_one(
             {"_id": device_id, "rpsStatus": "WAITING"},
             {"$set": {"rpsStatus": "SUCCESS"}},

@@ -1,10 +1,11 @@
 """The collection `devices`: reads and writes whole devices.
 
-Only this module opens the collection. A document is a `Device` (`services.device.things.model`)
-with the additional fields `grams` (see `device_search`), `httpUntil` (end of the HTTP lifetime) and
-`factTimes` (ms, by reported field). Changes by users and applications are written in one
-transaction with their event. The attributes `queries`, `presence`, `reported_state` and
-`entity_names` hold further operations on the same records.
+A document is a `Device` (`services.device.things.model`) with additional fields: `grams` (see
+`device_search`), `httpAt` and `httpUntil` (last report over HTTP, end of the HTTP lifetime).
+`factTimes` has the time (ms) of each reported field, `erased` the hash of the TSL whose write-only
+values were erased. Changes by users and applications are written in one transaction with their
+event. The attributes `queries`, `presence`, `reported_state` and `entity_names` hold further
+operations on the same records.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -46,7 +47,7 @@ from services.device.things.visibility import (
 )
 
 DEVICES_PER_TRANSACTION = 500
-"""Devices that are changed in one transaction."""
+"""Maximum devices that are changed in one transaction."""
 TransactionStep = Callable[[Session], Awaitable[None]]
 """A step that runs in the transaction which adds devices or puts them into a group."""
 _STORAGE_FIELDS = projection_for(StorageSettings)
@@ -92,7 +93,10 @@ class DeviceStore:
     async def find_all(
         self, tenant: str, ids: Sequence[int], application_id: int | None = None
     ) -> list[Device]:
-        """Return devices of the tenant, or of an application, in the order of ids."""
+        """Return those of `ids` that belong to the tenant and, if given, to the application.
+
+        The devices are sorted by id.
+        """
         query = owner_condition(tenant, {"$in": list(ids)}, application_id)
         return await self._read(self._devices.find(query, WITHOUT_NGRAMS, sort=[("_id", 1)]))
 
@@ -168,8 +172,9 @@ class DeviceStore:
     ) -> Device | None:
         """Assign an unassigned device to an application; None if it was assigned meanwhile.
 
-        With `is_new_owner`, data that was reported for the previous application is removed.
-        `changes` contain the application. Raises `SerialTaken` when an RPS record has its SN.
+        With `is_new_owner`, latest values are deleted, and history of the previous application is
+        hidden. `changes` contain the application. Raises `SerialTaken` when an RPS record has the
+        SN.
         """
         free = {
             "_id": device.id,
@@ -212,10 +217,10 @@ class DeviceStore:
         change: Callable[[Device], DeviceChanges | None],
         extra_step: TransactionStep | None = None,
     ) -> list[int]:
-        """Change those of `ids` that meet a condition; return their ids.
+        """Change those of `ids` that meet a condition; return the ids of all that meet it.
 
-        Each transaction changes `DEVICES_PER_TRANSACTION` devices and runs `extra_step`. Devices
-        for which `change` returns None stay as they are; the others get an event.
+        Each transaction changes up to `DEVICES_PER_TRANSACTION` devices and runs `extra_step`.
+        Devices for which `change` returns None stay as they are; the others get an event.
         """
         changed_ids: list[int] = []
         for first in range(0, len(ids), DEVICES_PER_TRANSACTION):
@@ -270,8 +275,7 @@ class DeviceStore:
     async def assign(
         self, tenant: str, device_id: int, application: ApplicationRef
     ) -> Device | None:
-        """Assign a device to an application; None when an application has it.
-
+        """Assign a device to an application; None if it does not exist or an application owns it.
         Values and history stay. Raises `SerialTaken` when an RPS record has its SN.
         """
 
@@ -285,10 +289,10 @@ class DeviceStore:
     async def remove_from_application(
         self, device: Device, application_id: int, user_id: int | None = None
     ) -> Device | None:
-        """Remove a device from its application; None when it does not belong to it.
+        """Remove a device from the application; None if the application does not own it.
 
-        It belongs to the users if they added it or one of them (`user_id`) removes it from the
-        application. Otherwise it becomes unassigned.
+        The device then belongs to the users if they added it, or if a user (`user_id`) removes it.
+        Otherwise it becomes unassigned.
         """
         query = owner_condition(device.tenant, device.id, application_id)
         changes = DeviceChanges(application=None)

@@ -28,7 +28,7 @@ from services.device.things.thing_store import StoredThing, ThingStore
 
 CACHE_SECONDS = 60.0
 CACHE_SIZE = 50_000
-"""Cached things, some 1.5 KB each."""
+"""Maximum cached things; each takes about 1.5 KB."""
 
 
 class ThingDirectory:
@@ -142,7 +142,10 @@ class ThingDirectory:
         return await self.build_thing(device) if tsl is None else _build_device_thing(device, tsl)
 
     async def find_all_visible(self, principal: Principal, ids: Sequence[int]) -> dict[int, Thing]:
-        """Return those of `ids` that the calling application may see, by id; raise `Forbidden`."""
+        """Return those of `ids` that the calling application may see, by id.
+
+        Raises `Forbidden` for callers that are not applications.
+        """
         application = require_application(principal)
         devices = await self._devices.find_all(principal.tenant, ids, application)
         return {thing.id: thing for thing in await self.build_things(devices)}
@@ -215,8 +218,8 @@ class GrantedDevices:
     async def find(self, principal: Principal, device_id: int) -> Device:
         """Return the device if the user may see it.
 
-        Raises `Forbidden` for a user without any grant and `NotFound` otherwise, as consoles
-        expect.
+        Otherwise raises, as consoles expect, `Forbidden` if the user has no grants at all, and
+        `NotFound` if the user has any.
         """
         grants = await self._grants.read(principal)
         if grants.is_empty:

@@ -101,7 +101,7 @@ class GroupStore:
         self._ids = IdAllocator(database, "device_groups", block=20)
 
     async def search(self, tenant: str, request: FindGroups) -> tuple[GroupNamesById, int]:
-        """Return a page of groups, in order, and the total number of matches."""
+        """Return a page of groups, in the requested order, and the total number of matches."""
         query = _active_query(tenant)
         if request.name:
             query["$and"] = [{"name": build_text_condition(request.name, "name")}]
@@ -124,12 +124,15 @@ class GroupStore:
         return [row["_id"] async for row in self._groups.find(query, {"_id": 1})]
 
     async def list_names(self, tenant: str) -> list[str]:
-        """Return the names of all groups, in order."""
+        """Return the names of all groups of a tenant, sorted."""
         cursor = self._groups.find(_active_query(tenant), {"name": 1}, sort=[("name", 1)])
         return [group["name"] async for group in cursor]
 
     async def add(self, tenant: str, name: str) -> int:
-        """Create a group; raise `InvalidInput` when the name is taken or at the limit."""
+        """Create a group and return its id.
+
+        Raises `InvalidInput` when the name is taken or the tenant has `MAX_GROUPS` groups.
+        """
         if await self.count(tenant) >= MAX_GROUPS:
             raise too_many_groups_error(MAX_GROUPS)
         group_id = await self._ids.allocate()
@@ -175,7 +178,10 @@ class GroupStore:
             await self._change(tenant, group_id, {"$set": {"name": name}})
 
     async def record_join(self, tenant: str, group_id: int, session: Session) -> None:
-        """Count that devices join a group, so that its deletion conflicts; raise `NotFound`."""
+        """Increment `joined` of a group that devices join, so that its deletion conflicts.
+
+        Raises `NotFound`.
+        """
         await self._change(tenant, group_id, {"$inc": {"joined": 1}}, session)
 
     async def mark_deleted(self, tenant: str, group_id: int) -> None:
@@ -195,7 +201,7 @@ class GroupStore:
         return list(await self._groups.distinct("tenant", {"name": None}))
 
     async def list_deleting(self, tenant: str) -> list[int]:
-        """Return the groups of a tenant that are being deleted."""
+        """Return the ids of a tenant's groups that are being deleted."""
         cursor = self._groups.find({"tenant": tenant, "name": None}, {"_id": 1})
         return [group["_id"] async for group in cursor]
 

@@ -1,7 +1,7 @@
 """Devices and things as they are stored.
 
 Stored fields have the names of the struct fields in camelCase; `id` is `_id` and `dev_eui` is
-`devEUI`. Documents omit fields that are None, except `application`.
+`devEUI`. The document of a new device omits fields that are None, except `application`.
 """
 
 from dataclasses import dataclass
@@ -74,7 +74,7 @@ class NetworkStatus(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tru
     battery: float | None = None
     """Percent; null if unknown, or with external power."""
     external: bool = False
-    """Whether it has external power."""
+    """Whether the device has external power."""
     margin: float | None = None
     """dB by which the device received the request above the demodulation floor."""
 
@@ -242,7 +242,7 @@ class StorageSettings(msgspec.Struct, rename="camel"):
 
 @dataclass(slots=True, frozen=True)
 class Thing:
-    """A device, or a thing of an integration, for reports and commands."""
+    """A device, an integration or a custom entity, for reports and commands."""
 
     id: int
     sn: str
@@ -253,13 +253,13 @@ class Thing:
     data_storage: bool
     device_type: str
     online: bool
-    """Whether it was connected when this was read."""
+    """Whether the device was ONLINE at `loaded_at`."""
     profile: DeviceProfile
     tsl: Tsl
     reported_fields: dict[str, Any]
     """Fields of the device record that reports may change (`firmwareVersion`, ...)."""
     loaded_at: float
-    """Monotonic time at which it was read."""
+    """Monotonic time at which the record was read."""
     integration: str = DIRECT_INTEGRATION
     """The integration of the device, or the one that the thing represents."""
     device: bool = True
@@ -269,7 +269,7 @@ class Thing:
     owned_since: int = 0
     """Start of the current ownership, ms. Older reports are not part of its latest values."""
     needs_configuration: bool = False
-    """Whether it waited for its first configuration when this was read."""
+    """Whether the device waited for its first configuration at `loaded_at`."""
 
 
 def projection_for(form: type[msgspec.Struct]) -> dict[str, int]:

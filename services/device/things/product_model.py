@@ -145,6 +145,6 @@ class PutGapHealing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     on: bool
     """Whether devices are asked for missing readings."""
     hour: Annotated[int, msgspec.Meta(ge=1, le=60)] = 2
-    """Requests to one device within an hour."""
+    """Maximum requests to one device within an hour."""
     day: Annotated[int, msgspec.Meta(ge=1, le=500)] = 10
-    """Requests to one device within 24 hours."""
+    """Maximum requests to one device within 24 hours."""

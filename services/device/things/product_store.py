@@ -43,13 +43,13 @@ from services.device.things.specifications import (
 
 
 class CodecStore:
-    """Reads and writes codecs, in one transaction with their products."""
+    """Reads codecs, and writes them in the transaction that changes their product."""
 
     def __init__(self, database: Database) -> None:
         self._codecs = database["codecs"]
 
     async def find(self, tenant: str, model: str) -> ProductCodec | None:
-        """Return the codec of a product."""
+        """Return the codec of a product, or None."""
         document = await self._codecs.find_one({"_id": product_id(tenant, model)})
         return _decode_codec(document["content"]) if document else None
 
@@ -107,7 +107,7 @@ class ProductUpdate:
     offline_timeout: int | None
     location_property: str | None
     number_keys: list[str]
-    """The keys of its member numbers (`services.device.things.specifications`)."""
+    """The keys by which the members of `tsl` get numbers (see `MemberRegistry`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ class HealingProduct:
     tenant: str
     model: str
     service: str
-    """The service that asks a device."""
+    """Id of the service that asks a device for its stored readings."""
     healing: PutGapHealing
     frame_days: int | None
 
@@ -155,7 +155,7 @@ class ProductStore:
         return [_product_from_document(document) async for document in self._products.find(query)]
 
     async def page(self, tenant: str, skip: int, limit: int) -> tuple[list[Product], int]:
-        """Return a page of products, by model, and the total."""
+        """Return a page of products, sorted by model, and the total."""
         query = {"_id.tenant": tenant}
         total = await self._products.count_documents(query)
         if not limit:
@@ -171,9 +171,9 @@ class ProductStore:
     async def put(self, update: ProductUpdate, codec: ProductCodec | None = None) -> Product:
         """Create or update a product and make the given TSL its current version.
 
-        If given, the codec becomes its codec. Raises `Conflict` when devices use the version with
-        another content, or when a prefix belongs to another product of the tenant, and
-        `TooManyRequests` at the tenant's limit of products.
+        If given, `codec` replaces the codec of the product. Raises `Conflict` when devices use the
+        version with another content, when the product has `MAX_VERSIONS` versions, or when another
+        product of the tenant has a prefix. Raises `TooManyRequests` at the limit of products.
         """
         if await self.find(update.tenant, update.model) is None:
             await self._quota.reserve(update.tenant)
@@ -251,9 +251,9 @@ class ProductStore:
                 raise prefix_taken_error(shared, other.model) from error
 
     async def delete(self, tenant: str, model: str) -> bool:
-        """Delete a product with its documents; False when it does not exist.
+        """Delete a product with its TSLs, codec and member numbers; False if it does not exist.
 
-        Raises `Conflict` while it has devices.
+        Raises `Conflict` while devices have the product.
         """
 
         async def delete_product(session: Session) -> bool:
@@ -287,7 +287,7 @@ class ProductStore:
         return await self._mongo.transaction(write_codec)
 
     async def delete_codec(self, tenant: str, model: str) -> bool:
-        """Delete the codec of a product; False when it has none."""
+        """Delete the codec of a product; False when it has none. Raises `NotFound`."""
 
         async def delete_codec(session: Session) -> bool:
             fields = {"codecVersion": None, "historyService": None}
@@ -332,7 +332,7 @@ class ProductStore:
         return msgspec.convert(healing or {"on": False}, PutGapHealing)
 
     async def put_healing(self, tenant: str, model: str, healing: PutGapHealing) -> None:
-        """Set the healing of a product; raise `NotFound`."""
+        """Store whether and how often devices are asked for missing readings; raise `NotFound`."""
         await self._set_fields(tenant, model, {"healing": msgspec.to_builtins(healing)})
 
     async def list_healing_tenants(self) -> list[str]:

@@ -242,7 +242,7 @@ class MemberRegistry:
 
         With `session` the new numbers become visible with that transaction. When two calls add
         numbers for one owner, one of them runs again. Raises `TooManyMembers`, or `Unavailable`
-        after `_MAX_ATTEMPTS` attempts.
+        after `_MAX_ATTEMPTS` attempts. With `session`, `DuplicateKey` is raised too.
         """
         for _ in range(_MAX_ATTEMPTS):
             document = await self._members.find_one({"_id": owner}, session=session)

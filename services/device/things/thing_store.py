@@ -48,7 +48,7 @@ class ThingStore:
         return await self._things.find(query, session=session).to_list(None)
 
     async def find_one(self, query: Document, session: Session | None = None) -> Document | None:
-        """Return the document that matches."""
+        """Return a document that matches, or None."""
         return await self._things.find_one(query, session=session)
 
     async def insert(self, document: Document, session: Session | None = None) -> None:
@@ -84,7 +84,7 @@ class ThingStore:
         return list(await self._things.distinct("tenant", MAY_HOLD_WRITE_ONLY))
 
     async def list_with_write_only_values(self, tenant: str) -> list[Document]:
-        """Return documents of things that may hold write-only values."""
+        """Return up to `THINGS_PER_ERASURE` documents of things that may hold write-only values."""
         return await self._things.find({"tenant": tenant, **MAY_HOLD_WRITE_ONLY}).to_list(
             THINGS_PER_ERASURE
         )
@@ -134,7 +134,7 @@ MAX_NAMED_ENTITIES = 100
 
 
 class EntityNames:
-    """Changes names of entities in a collection, of devices or of things."""
+    """Changes the names of entities in the documents of `devices` or of `things`."""
 
     def __init__(self, mongo: Mongo, things: Collection) -> None:
         self._mongo = mongo
@@ -163,7 +163,10 @@ def parse_names(stored: str) -> dict[str, str]:
 
 
 def change_name(stored: str, path: str, name: str | None) -> str:
-    """Return stored names with the one at `path` set, or removed if None; raise `InvalidInput`."""
+    """Return the stored names with `name` at `path`, or without a name there if it is None.
+
+    Raises `InvalidInput` for more than `MAX_NAMED_ENTITIES` names.
+    """
     names = parse_names(stored)
     names.pop(path, None)
     if name is not None:

@@ -73,7 +73,7 @@ INDEX_BY_SORT_FIELD = {
 
 
 def sort_index_hint(grants: Grants, order: list[tuple[str, int]]) -> str | None:
-    """Return the index to walk for an order, when MongoDB would not choose it."""
+    """Return the index with the given order if it is faster than the choice of MongoDB, or None."""
     if grants.everything or len(grants.resources.devices) < MIN_GRANTED_FOR_INDEX:
         return None
     return INDEX_BY_SORT_FIELD.get(order[0][0])
@@ -86,7 +86,10 @@ Condition = dict[str, Any]
 def owner_condition(
     tenant: str, device_id: int | Condition, application_id: int | None = None
 ) -> Condition:
-    """Return the condition that devices belong to a tenant or to an application."""
+    """Return the condition that devices belong to a tenant and, if given, to an application.
+
+    `device_id` is the id of one device, or a condition on ids.
+    """
     query: Condition = {"_id": device_id, "tenant": tenant}
     if application_id is not None:
         query["application.applicationId"] = application_id
