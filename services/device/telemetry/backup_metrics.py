@@ -10,7 +10,7 @@ from libs.common.scheduling.turns import repeat
 from libs.common.store.mongo import Database
 
 READ_INTERVAL_SECONDS = 60.0
-"""Seconds between two readings."""
+"""Seconds between two reads of the stored records of backups."""
 LAST, VERIFIED, RESTORED = "last", "verified", "restored"
 _create_gauge = metrics.get_meter("thingway").create_gauge
 _timestamp_gauge_by_record = {
@@ -42,7 +42,7 @@ _size_gauge_by_field = {
 
 
 class BackupMetrics:
-    """Stores the last backup, the last verified and the last restored one; measures their age."""
+    """Stores the last backup, the last verified and the last restored one; shows their times."""
 
     def __init__(self, database: Database) -> None:
         self._records = database["backups"]

@@ -20,7 +20,7 @@ from services.device.things.model import Thing
 MAX_FRAME_REASON_LENGTH = 500
 """Maximum characters of the reason that is stored with a rejected frame."""
 NO_EXCESSES: Mapping[int, RateExcess] = {}
-"""The exceeded limits of a batch without any."""
+"""The exceeded limits of a batch in which no uplink exceeds a limit."""
 
 
 class ValidReport(msgspec.Struct, frozen=True):
@@ -34,15 +34,14 @@ class ValidReport(msgspec.Struct, frozen=True):
 
     @property
     def effective_time(self) -> int:
-        """Return the time (ms) of its latest values: its own, at most the time of arrival.
-
+        """Return the time (ms) of its latest values: `ts`, or the time of arrival if `ts` is later.
         A device clock that is ahead must not block later values.
         """
         return min(self.ts, self.uplink.received)
 
 
 class ValidEvent(msgspec.Struct, frozen=True):
-    """A valid event of the device's TSL."""
+    """A valid event of the TSL of a thing."""
 
     uplink: Uplink
     thing: Thing
@@ -100,7 +99,7 @@ class KeptFrame(msgspec.Struct, frozen=True):
 
 
 def past_reading_key(thing_id: int, reading: PastReading) -> bytes:
-    """Return the key of a past reading in history, equal for each repetition."""
+    """Return the key of a past reading in history; a repeated reading has the same key."""
     names = "\n".join(sorted(reading.properties))
     return history_key(thing_id, reading.ts, zlib.crc32(names.encode()))
 
@@ -133,7 +132,7 @@ class Batch:
         yield from self.duplicates
 
     def reject_properties(self, names: Mapping[int, Collection[str]], reason: str) -> None:
-        """Reject properties, named by thing id; reject reports that have no others."""
+        """Reject the properties in `names`, by thing id, and reports without other properties."""
         rejected: dict[int, list[Fault]] = defaultdict(list)
 
         def remove_rejected(
@@ -205,9 +204,10 @@ def build_batch(
     retention_ms: int,
     excesses: Mapping[int, RateExcess] = NO_EXCESSES,
 ) -> Batch:
-    """Decode and validate the uplinks of a batch; reject those over a limit.
+    """Validate the uplinks of a batch and sort them by kind; reject uplinks over a limit.
 
-    `excesses` are the exceeded limits by sequence of the uplink.
+    Frames and replies are not decoded yet. `excesses` are the exceeded limits, by sequence of the
+    uplink.
     """
     batch = Batch()
     for uplink in uplinks:

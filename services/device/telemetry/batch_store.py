@@ -83,6 +83,7 @@ class BatchStore:
         """Store the reports, frames and events of a batch; count these and the rejections.
 
         A redelivered uplink is stored by its current validation, and counted by its first one.
+        Raises `Conflict` if other processes store the same frames during `MAX_ATTEMPTS` attempts.
         """
         await self._partitions.ensure(
             {partition_number(report.ts) for report in batch.reports if report.thing.data_storage}
@@ -114,7 +115,8 @@ class BatchStore:
     ) -> None:
         """Run `close` and count the replies that it returns, in one transaction.
 
-        Confirmed properties are stored like a report. `received_times` (ms) are of all replies.
+        Confirmed properties are stored like a report. `received_times` (ms) are the arrival times
+        of all replies that `close` may return.
         """
         await self._partitions.ensure({partition_number(moment) for moment in received_times})
         closing: list[Uplink] = []

@@ -67,9 +67,10 @@ class ConnectionHistory:
     async def page(
         self, principal: Principal, device_id: int, request: FindConnections
     ) -> ConnectionEvents:
-        """Return a page of a device that the user may see.
+        """Return a page of the connection history of a device that the user may see.
 
-        Raises `Unavailable` when the message bus does not answer.
+        Changes under earlier owners are not included. Raises `Unavailable` when the message bus
+        does not answer.
         """
         device = await self._devices.find(principal, device_id)
         subjects = [

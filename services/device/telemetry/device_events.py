@@ -1,7 +1,8 @@
 """TSL events that devices reported: storage and search in the management API.
 
-`device_events`: `{_id, e, o, at}`, clustered by the key that history has. `e` is the id of the
-event in the TSL, `o` its outputs. `BatchStore` writes them.
+`device_events`: `{_id, e, o, at, d?}`, clustered by keys like those of history. `e` is the id of
+the event in the TSL, `o` its outputs, `at` the time of storage, and `d` the delay of its arrival in
+ms. `BatchStore` writes the documents.
 """
 
 from collections.abc import AsyncGenerator

@@ -42,7 +42,7 @@ class DeviceFieldUpdater:
     async def update_report_times(self, reports: Iterable[ValidReport]) -> None:
         """Write `lastUpdateTime` of devices that did not get it recently.
 
-        It does not depend on the latest values, so both are written concurrently.
+        `lastUpdateTime` does not depend on the latest values, so both are written concurrently.
         """
         now = time.monotonic()
         newest: dict[int, int] = {}
@@ -56,7 +56,10 @@ class DeviceFieldUpdater:
                 self._written.put(key, now)
 
     async def update(self, reports: Iterable[ValidReport]) -> None:
-        """Write the record fields that a batch changes; its latest values must be stored."""
+        """Write the record fields that a batch changes, from latest values.
+
+        The latest values of the batch must be stored already.
+        """
         await self._refresh_location_properties()
         changed: dict[int, Thing] = {}
         for report in reports:
@@ -138,7 +141,7 @@ def _extract_fields(properties: dict[str, Any], location_property: str | None) -
 
 
 def _parse_location(value: Any) -> Location | None:
-    """Return a reported location; None if it is not on Earth."""
+    """Return a reported location; None without a latitude and longitude in their ranges."""
     try:
         return msgspec.convert(value, _ReportedLocation).location
     except msgspec.ValidationError:

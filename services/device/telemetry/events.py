@@ -38,8 +38,9 @@ def concerns_write_only(faults: Iterable[TslFault]) -> bool:
 def mask_payload(uplink: Uplink, thing: Thing | None, faults: Iterable[TslFault]) -> bytes:
     """Return a rejected message with its write-only values masked.
 
-    Frames and unreadable messages are masked whole. Of a reply only command and status remain,
-    because its error or outputs may repeat values of the command.
+    Unreadable messages, and frames whose faults concern write-only values, are masked whole. Of a
+    reply only command and status remain, because its error or outputs may repeat values of the
+    command. Without a thing, or without write-only members in its TSL, nothing is masked.
     """
     if thing is None or not thing.tsl.conceals:
         return uplink.payload
@@ -84,7 +85,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def build_events(batch: Batch) -> Iterator[OutgoingMessage]:
-    """Yield the events of a stored batch; equal ones at every redelivery."""
+    """Yield the events of a stored batch; their ids are the same at every redelivery."""
     now = now_ms()
     for report in batch.reports:
         yield _build_reported(report, now)

@@ -35,7 +35,8 @@ MAX_ESTIMATED_CHARACTERS = 256
 """Maximum characters of a text that counts as one byte per character; longer texts are measured."""
 
 OWN_PARTS, ALL_PARTS = 1, 2
-"""Values of the field `p` of a thing: single values are in parts, or all values."""
+"""Values of the field `p` in the document of a thing: some values are in parts of their own, or all
+values are in parts."""
 SIZE_STAGE: Document = {"$set": {"n": {"$bsonSize": "$v"}}}
 """The stage that stores the size of a part in bytes."""
 
@@ -94,7 +95,10 @@ class FoldedReports:
 def fold_reports(
     reports: Iterable[ReportTuple], into: dict[int, FoldedReports] | None = None
 ) -> dict[int, FoldedReports]:
-    """Fold reports by thing, value by value: newer values replace older ones."""
+    """Fold reports by thing, value by value: newer values replace older ones.
+
+    If given, `into` is extended and returned.
+    """
     folds = {} if into is None else into
     for thing_id, ts, properties in reports:
         fold = folds.get(thing_id)
@@ -176,8 +180,9 @@ def part_thing_id(part: bytes) -> int:
 
 
 def all_or_nothing_update(thing_id: int, fold: FoldedReports) -> UpdateMany:
-    """Return the update that sets all values; it sets none if the document has any newer one.
+    """Return the update that sets all values of a fold, or none.
 
+    It sets none if the newest stored report is newer than the oldest report of the fold.
     It is an update of "many" documents, of which one matches: for an update of one document MongoDB
     stores a record to make it retryable.
     """
@@ -204,7 +209,7 @@ def all_or_nothing_update(thing_id: int, fold: FoldedReports) -> UpdateMany:
 def value_by_value_update(thing_id: int, fold: FoldedReports) -> UpdateOne:
     """Return the update that sets each value unless a newer one is stored.
 
-    It removes those that moved to parts.
+    The update removes the values that moved to parts from the document of the thing.
     """
     changes: dict[str, Any] = {
         "t": {"$max": ["$t", fold.newest]},
@@ -258,7 +263,7 @@ class RewrittenHistory:
     """The changes to the history of a thing after frames were decoded again."""
 
     read: Callable[[int | None], AsyncIterator[Sequence[ReportTuple]]]
-    """Returns the given number of newest reports, or all of them; the oldest first."""
+    """Yields lists of the given number of newest reports, or of all for None; the oldest first."""
     times: Container[int]
     """Times of rewritten reports, ms."""
     names: Collection[str] | None
@@ -285,7 +290,10 @@ async def rewritten_entries(stored: dict[str, Any], thing: RewrittenHistory) -> 
 def build_replacement(
     thing_id: int, before: Document | None, entries: dict[str, Any]
 ) -> ReplaceOne[Document]:
-    """Return the replacement of the entries in `before`, if they are still stored."""
+    """Return the replacement of the document `before`, effective only if it is still stored.
+
+    Without `before`, a new document is inserted.
+    """
     latest = max((entry["t"] for entry in entries.values()), default=0)
     same: Document = {"_id": thing_id, "t": {"$exists": False}}
     after: Document = {"_id": thing_id, "t": latest, "v": entries}

@@ -342,9 +342,9 @@ class KeyRange(NamedTuple):
 
     device: Device
     first: bytes
-    """First key. Older data is from before the current owner got the device or before the start."""
+    """First key: the start, or the beginning of the current ownership if that is later."""
     last: bytes
-    """Last key: the end, or the position after the previous page."""
+    """Upper bound of the keys: the end or, if a previous page exists, the last key of that page."""
     continued: bool
     """Whether a previous page exists."""
 

@@ -69,10 +69,10 @@ class HttpIngestService:
     ) -> IngestResult:
         """Publish the entries of `body` on `UPLINK`; if requested, wait until they are stored.
 
-        A single entry that is rejected as a whole results in 400; of an array each rejected entry
-        is listed. All accepted entries of a request are published, or none. Entries that are
-        rejected as a whole are kept for users. Raises `TooManyRequests` when the entries together
-        exceed the limit of the device or its tenant.
+        Raises `InvalidInput` or `TooLarge` for a single entry that is rejected as a whole; of an
+        array each rejected entry is listed. All accepted entries of a request are published, or
+        none. Entries that are rejected as a whole are kept in `DEAD` for users. Raises
+        `TooManyRequests` when the entries together exceed the limit of the device or its tenant.
         """
         thing = await self.things.find_sender(principal, sn)
         try:
@@ -120,7 +120,7 @@ class HttpIngestService:
 
 
 def split_entries(body: bytes) -> tuple[list[bytes], bool]:
-    """Split a body into raw entries; the flag is True for an array."""
+    """Split a body into raw entries; the flag is True for an array. Raises `InvalidInput`."""
     try:
         if body.lstrip()[:1] == b"[":
             entries = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]

@@ -113,7 +113,8 @@ class UplinkSpans:
 
 
 REPLY_TRANSACTIONS, REPLIES = 16, 8
-"""Maximum concurrent transactions for the replies of a batch, and replies per transaction."""
+"""Maximum concurrent transactions for the replies of a batch, and replies per transaction while
+fewer transactions suffice."""
 
 _meter = metrics.get_meter("thingway")
 _duration_histogram = _meter.create_histogram(
@@ -313,8 +314,7 @@ class Ingest:
         await self.device_fields.update(of_devices)
 
     async def _close_commands(self, batch: Batch) -> None:
-        """Process the replies: in order for each thing, concurrently for several.
-
+        """Process the replies: those of one thing in order, those of different things concurrently.
         The order decides which value is the latest if replies arrive in the same ms.
         """
         number = min(1 + len(batch.replies) // REPLIES, REPLY_TRANSACTIONS)

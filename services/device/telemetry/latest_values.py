@@ -8,10 +8,10 @@ part is removed from the document of its thing; if concurrent writes leave it in
 wins.
 
 Reports of a batch are first folded per thing, so a busy device costs one update. The all-or-nothing
-update applies if all its values are at least as new as everything stored. Otherwise the other one
-compares value by value, so that an older value never replaces a newer one. Both select by `_id`
-only and compare while they write: MongoDB plans any other condition for each update, which takes
-longer than the update.
+update applies if all its values are at least as new as everything stored. Otherwise a second update
+compares value by value, so that an older value never replaces a newer one. Both updates select by
+`_id` only and compare while they write: MongoDB plans any other condition for each update, which
+takes longer than the update.
 """
 
 import asyncio
@@ -47,7 +47,8 @@ log = logging.getLogger(__name__)
 TOO_LARGE_ERROR_CODES = {15, 10334, 17419, 17420}
 """MongoDB's error codes for a document that is too large or nested too deeply."""
 MAX_SMALL_REPORT_BYTES = 512
-"""Bytes of a report up to which even a whole batch keeps a thing without parts in its limit."""
+"""Maximum bytes of a report that is not checked against `MAX_TOTAL_BYTES` if its thing has no
+parts: even a whole batch of such reports cannot exceed that limit."""
 CACHE_SIZE = 50_000
 """Maximum cached things with parts, and maximum cached things without parts."""
 VALUES_PER_MOVE = 500
@@ -205,9 +206,9 @@ class LatestValues(LatestValueReader, ThingDataStore):
     async def _write(
         self, documents: Stored, changes: Mapping[Any, Update]
     ) -> tuple[int, list[Any]]:
-        """Write updates; return how many matched or failed, and conflicting keys.
+        """Write updates; return how many changed a document or failed, and the conflicting keys.
 
-        Values that one document cannot hold are omitted; history has them.
+        An update that would make a document too large is omitted; history has its values.
         """
         if not changes:
             return 0, []
@@ -269,7 +270,10 @@ class LatestValues(LatestValueReader, ThingDataStore):
         return oversized
 
     async def move_to_parts_and_measure(self, thing_id: int) -> int:
-        """Move values from the document of a thing to parts; return the bytes of all values."""
+        """Move the values that need parts out of the document of a thing.
+
+        Return the bytes of all its values.
+        """
         entries = (await self.find_entries([thing_id])).get(thing_id, {})
         sizes = {name: bson_size(entry["v"]) for name, entry in entries.items()}
         names = sorted(sizes, key=sizes.__getitem__, reverse=True)
@@ -325,7 +329,7 @@ class LatestValues(LatestValueReader, ThingDataStore):
     async def _replace_all(
         self, documents: Stored, changes: Sequence[ReplaceOne[Document] | DeleteOne]
     ) -> bool:
-        """Return whether all of `changes` matched a document."""
+        """Write `changes`; return whether each of them replaced, inserted or deleted a document."""
         if not changes:
             return True
         try:
@@ -339,7 +343,10 @@ class LatestValues(LatestValueReader, ThingDataStore):
     async def erase_write_only(
         self, thing_id: int, readable: Callable[[dict[str, Any]], dict[str, Any]]
     ) -> bool:
-        """Remove the values that `readable(values)` omits; return whether there were any."""
+        """Remove the values, and members of values, that `readable(values)` omits.
+
+        Return whether any was stored.
+        """
         erased = False
         while True:
             found = False

@@ -10,7 +10,7 @@ that is judged differently after a redelivery is not counted twice.
 
 The metric `accepted` is the sum of handled and waiting messages: a message leaves `UPLINK` only
 after it is counted. It is a gauge, because it falls when second copies of MQTT messages, which wait
-but are not counted, leave `UPLINK`. The last sequence of the stream counts them for ever.
+but are not counted, leave `UPLINK`. The last sequence of the stream would include these copies.
 """
 
 import logging
@@ -285,10 +285,10 @@ class UplinkMetrics:
         self._last = counts
 
     async def check(self) -> str:
-        """Return how many messages wait and when ingest last handled one.
+        """Return how many messages wait and when ingest last handled one, as text.
 
-        All processes count. Raises `Unavailable` when messages wait and none was handled for
-        `STUCK_SECONDS` seconds, or when the counts are unknown.
+        The counts include all ingest processes. Raises `Unavailable` when messages wait and none
+        was handled for `STUCK_SECONDS` seconds, or when the counts were not read for as long.
         """
         now, waiting = time.monotonic(), self._last.waiting
         if now - self._read_at > STUCK_SECONDS:

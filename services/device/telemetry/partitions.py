@@ -1,7 +1,7 @@
 """Partitions of history: one clustered collection per week, dropped when old.
 
-`_id` is binary: device id, time in ms and UPLINK sequence, 8 bytes each, big-endian. A page of one
-device is therefore one range scan, and a redelivered report has the same key.
+`_id` is binary: thing id, time in ms and sequence in `UPLINK`, 8 bytes each, big-endian. A page of
+one thing is therefore one range scan, and a redelivered report has the same key.
 """
 
 import struct
@@ -95,7 +95,10 @@ class Partitions:
     async def find_report_times(
         self, device_id: int, first: int, last: int, limit_per_partition: int
     ) -> set[int]:
-        """Return the times (ms) of reports from `first` to `last`, the oldest of each partition."""
+        """Return the times (ms) of reports from `first` to `last`.
+
+        Of each partition, only the `limit_per_partition` oldest reports are read.
+        """
         report_times: set[int] = set()
         keys = keys_between(device_id, first, last)
         for week in range(partition_number(first), partition_number(last) + 1):

@@ -1,4 +1,4 @@
-"""Connections of devices, presence over HTTP, and operations on the bus.
+"""Connections of devices, presence over HTTP, and RPC operations on connections.
 
 `connections`: `{_id: {server, cid}, user}`, `user` in upper case. A device is ONLINE while it has a
 connection, or until `httpUntil` of its record. Connections, states and events change in one
@@ -79,9 +79,9 @@ class PresenceStore:
     async def apply_and_list_opened(
         self, opened: Iterable[ConnectedUser], ended: Iterable[ConnectedUser]
     ) -> list[int]:
-        """Apply up to `MAX_CHANGES` opened and ended connections; return ids of opened devices.
+        """Apply up to `MAX_CHANGES` opened and ended connections.
 
-        Known changes have no effect.
+        Known changes have no effect. Return the ids of the devices in `opened`.
         """
         opened_by_id = {user.connection: user for user in opened}
         ended_by_id = {user.connection: user for user in ended}
@@ -126,7 +126,10 @@ class PresenceStore:
         return number
 
     async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> None:
-        """Record an HTTP report: ONLINE for `lifetime`. Raises `StoreError` for a locked record."""
+        """Record a report over HTTP, and make the device ONLINE for `lifetime`.
+
+        Raises `StoreError` when the record of the device stays locked.
+        """
         if await self._devices.record_contact(device_id, at, lifetime) not in (None, "ONLINE"):
             await self._set_online([device_id], at, lifetime)
 
@@ -260,7 +263,7 @@ log = logging.getLogger(__name__)
 TIMEOUT_CACHE_SECONDS = 5.0
 """Seconds that the offline timeout of a product is cached."""
 PRODUCT_CACHE_SIZE = 10_000
-"""Cached products."""
+"""Maximum products whose offline timeouts are cached."""
 
 
 class OfflineTimeouts:
@@ -302,14 +305,16 @@ class _Contact(NamedTuple):
 
 
 class HttpPresence:
-    """Records contacts of devices, at most once in a quarter of a device's lifetime.
+    """Records contacts: reports over HTTP, each of which keeps a device ONLINE for its lifetime.
 
-    A slow or unavailable database delays no report. A locked record delays no other device. Each
-    record is tried until it succeeds, or until the lifetime after the contact has ended.
+    A device is recorded at most once in `MAX_RECORD_INTERVAL_SECONDS`, or in a quarter of its
+    lifetime if that is shorter. A slow or unavailable database delays a report by at most
+    `MAX_RECORD_WAIT_SECONDS`. A locked record delays no other device. Each record is tried until it
+    succeeds, or until the lifetime after the contact has ended.
     """
 
     def __init__(self, store: PresenceStore, lifetime: float, timeouts: OfflineTimeouts) -> None:
-        """Construct it; `lifetime` is the lifetime in seconds of devices without their own."""
+        """`lifetime` is the lifetime in seconds of devices whose product has no offline timeout."""
         self._store = store
         self._lifetime = timedelta(seconds=lifetime)
         self._timeouts = timeouts
@@ -332,7 +337,7 @@ class HttpPresence:
                 await asyncio.wait([task], timeout=MAX_RECORD_WAIT_SECONDS)
 
     async def record_contacts(self, things: Iterable[Thing]) -> None:
-        """Record that several devices sent something."""
+        """Record contacts of several devices; return like `record_contact`."""
         pending = self._contacts.keys() | self._together
         tenants: dict[str, dict[int, Thing]] = defaultdict(dict)
         for thing in things:

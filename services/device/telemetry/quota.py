@@ -97,7 +97,10 @@ class SlowCodecQueue:
         self._tenants: LruCache[str, str] = LruCache(CACHE_SIZE)
 
     async def run(self) -> None:
-        """Extend the deadline of waiting messages, until cancelled."""
+        """Extend the deadline of waiting messages until cancelled.
+
+        Then wait up to `SHUTDOWN_SECONDS` for running batches.
+        """
         try:
             while True:
                 await asyncio.sleep(EXTENSION_INTERVAL_SECONDS)
@@ -112,9 +115,10 @@ class SlowCodecQueue:
         rejected: Container[int],
         late: Container[str] = (),
     ) -> list[Uplink]:
-        """Queue messages of slow tenants and of `late` ones; return the others.
+        """Queue messages of tenants that are slow or in `late`; return all other messages.
 
-        Messages in `rejected`, by sequence, are returned too.
+        Also return messages whose sequence is in `rejected`, and those that are not frames and come
+        from directly connected devices.
         """
         immediate, waiting = list[Uplink](), list[Msg]()
         for uplink in uplinks:

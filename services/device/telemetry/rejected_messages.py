@@ -48,7 +48,7 @@ class RejectedMessage(ResponseModel, kw_only=True):
     received_at: int
     """Unix time in ms."""
     channel: str
-    """`report`, `event` or `reply`."""
+    """`report`, `event`, `reply` or `frame`; the last part of the subject if it is unknown."""
     whole: bool
     """Whether the whole message was rejected; otherwise only the values in `faults`."""
     reason: str

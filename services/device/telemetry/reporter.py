@@ -1,9 +1,9 @@
 """Reports of services on behalf of things, and notifications of storage.
 
 A sender that waits for storage (`?wait=stored`, a flow) puts a subject into the header of each
-message, optionally with a number. Ingest answers on the subject when a batch is stored, once for
-all such messages of the batch. It answers only subjects in the format of `StorageWaiter`, because a
-device may set headers.
+message, optionally with a number. When a batch is stored, ingest answers on the subject, with up to
+`OUTCOMES_PER_ANSWER` outcomes of messages in one answer. It answers only subjects in the format of
+`StorageWaiter`, because a device may set headers.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ class Reporter:
     async def report(self, thing: Thing, properties: dict[str, Any]) -> None:
         """Report current properties; return when they are stored and effective.
 
-        Raises `InvalidInput` when they are rejected, `UpstreamTimeout` without an answer.
+        Raises `InvalidInput` when they are rejected, `UpstreamTimeout` when no answer arrives.
         """
         (rejected,) = await self.report_all([ThingReport(thing, properties, current_hops())])
         if rejected is not None:

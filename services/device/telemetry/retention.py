@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 CACHE_SECONDS = 5.0
 """Seconds that the days of a product are cached."""
 CACHE_SIZE = 10_000
-"""Cached products."""
+"""Maximum products whose days are cached."""
 
 
 class Retention:
@@ -232,7 +232,11 @@ class RetentionSweeper:
     async def _delete_expired(
         self, tenant: str, days: float, products: dict[str, int]
     ) -> TenantSteps:
-        """Delete old data of the tenant's devices, and of its other things if needed."""
+        """Delete old data of the tenant's devices.
+
+        If the tenant keeps history for fewer days than the platform, also delete old data of its
+        things that are not devices.
+        """
         models = None if days < self.days else list(products)
         after = 0
         while chunk := await self.devices.list_ids_with_models(
@@ -251,7 +255,7 @@ class RetentionSweeper:
                 yield
 
     async def _delete_older(self, days: dict[int, float]) -> None:
-        """Delete history and events that are older than `days`, which are by thing."""
+        """Delete history and events that are older than the `days` of their thing, by thing id."""
         now = now_ms()
         oldest = collection_name(partition_number(now - self.days * DAY_MS))
         newest = collection_name(partition_number(now - int(min(days.values()) * DAY_MS)))
@@ -267,7 +271,7 @@ class RetentionSweeper:
 
 @asynccontextmanager
 async def throttled() -> AsyncIterator[None]:
-    """Pause when the body ends, `PAUSE_RATIO` times as long as it took."""
+    """Pause for `PAUSE_RATIO` times the duration of the body, at most `MAX_PAUSE_SECONDS`."""
     started = time.monotonic()
     yield
     await asyncio.sleep(min((time.monotonic() - started) * PAUSE_RATIO, MAX_PAUSE_SECONDS))

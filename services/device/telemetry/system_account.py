@@ -129,9 +129,10 @@ class SystemAccount:
         return int(self._bus.client.stats["reconnects"])
 
     async def servers(self) -> set[str]:
-        """Return the ids of all servers that answer within `ANSWER_TIMEOUT_SECONDS`.
+        """Return the ids of all servers that answer.
 
-        The wait ends earlier when no server answers for `QUIET_SECONDS`.
+        The first answer must arrive within `ANSWER_TIMEOUT_SECONDS`. Then the wait ends when no
+        further server answers for `QUIET_SECONDS`.
         """
         inbox = self._bus.client.new_inbox()
         subscription = await self._bus.client.subscribe(inbox)
@@ -173,13 +174,13 @@ class SystemAccount:
     async def is_open(self, connection: Connection) -> bool:
         """Return whether a connection is open.
 
-        The request must not name an account: the server would find connections of this one only.
+        The request names no account, because the server would then search only that account.
         """
         rows = await self._request(connection.server, cid=connection.cid)
         return any(row.cid == connection.cid for row in rows)
 
     async def list_user_connections(self, server: str, user: str) -> list[ConnectedUser]:
-        """Return a user's connections to a server. The server reads all its connections for it."""
+        """Return a user's connections to a server, which reads all of its connections to answer."""
         users: list[ConnectedUser] = []
         for offset in range(0, 2**31, ROWS_PER_ANSWER):
             rows = await self._request(
@@ -204,7 +205,7 @@ class SystemAccount:
             raise Unavailable(f"the NATS server {connection.server} does not answer") from error
 
     async def _request(self, server: str, **options: Any) -> list[_ConnzRow]:
-        """Ask one server; raise if the answer is not a list of connections."""
+        """Request connections from one server; raise `Unavailable` if it does not list them."""
         message = await self._bus.client.request(
             f"$SYS.REQ.SERVER.{server}.CONNZ",
             msgspec.json.encode({"auth": True, "state": 0, **options}),

@@ -20,7 +20,8 @@ MAX_PAYLOAD_BYTES = 256 * 1024
 
 SUBJECT_PARTS = 4
 SEQUENCE_BITS = 44
-"""Bits of a stream's sequence in a global one; the bits above are the partition (below 2^53)."""
+"""Bits of a stream's sequence in a global sequence, which is below 2^53. The bits above are the
+partition."""
 MQTT_PREFIX = "$MQTT.msgs."
 QOS_1_VALUE = "1"
 ACK_PARTS_WITH_DOMAIN = 11
@@ -64,7 +65,7 @@ def sender_headers(tenant: str, integration: str) -> dict[str, str]:
 
 
 def read_uplink(message: Msg) -> Uplink:
-    """Read an uplink with its acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
+    """Read an uplink from a message and its acknowledgement subject (`$JS.ACK.…`, NATS ADR-15)."""
     parts = message.subject.removeprefix(MQTT_PREFIX).split(".")
     if len(parts) != SUBJECT_PARTS:
         sn, channel = parts[1], ""
