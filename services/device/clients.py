@@ -1,6 +1,6 @@
 """Clients that a process of the service uses: MongoDB, NATS, RPC and integrations.
 
-They are not in `settings`, because the launcher imports that module without their dependencies.
+They are not in the module `settings`, because the launcher imports it and needs no clients.
 """
 
 from libs.common import process

@@ -323,7 +323,7 @@ async def _repeat_erasure(database: Database) -> None:
 
 
 async def split_large_values(database: Database) -> None:
-    """Move large latest values, and all values of things with many, to separate documents.
+    """Move latest values to parts: large ones, and all of things that exceed `MAX_INLINE_BYTES`.
 
     Log a warning for each thing whose values exceed `MAX_TOTAL_BYTES`; it keeps its values.
     """

@@ -48,7 +48,7 @@ TOO_LARGE_ERROR_CODES = {15, 10334, 17419, 17420}
 """MongoDB's error codes for a document that is too large or nested too deeply."""
 MAX_SMALL_REPORT_BYTES = 512
 """Maximum bytes of a report that is not checked against `MAX_TOTAL_BYTES` if its thing has no
-parts: even a whole batch of such reports cannot exceed that limit."""
+parts: a whole batch of such reports can exceed that limit only slightly."""
 CACHE_SIZE = 50_000
 """Maximum cached things with parts, and maximum cached things without parts."""
 VALUES_PER_MOVE = 500

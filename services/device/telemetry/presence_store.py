@@ -126,7 +126,7 @@ class PresenceStore:
         return number
 
     async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> None:
-        """Record a report over HTTP, and make the device ONLINE for `lifetime`.
+        """Record a contact, and make the device ONLINE for `lifetime`.
 
         Raises `StoreError` when the record of the device stays locked.
         """
@@ -305,12 +305,13 @@ class _Contact(NamedTuple):
 
 
 class HttpPresence:
-    """Records contacts: reports over HTTP, each of which keeps a device ONLINE for its lifetime.
+    """Records contacts of devices: requests over HTTP, and messages through integrations.
 
-    A device is recorded at most once in `MAX_RECORD_INTERVAL_SECONDS`, or in a quarter of its
-    lifetime if that is shorter. A slow or unavailable database delays a report by at most
-    `MAX_RECORD_WAIT_SECONDS`. A locked record delays no other device. Each record is tried until it
-    succeeds, or until the lifetime after the contact has ended.
+    A contact keeps the device ONLINE for its lifetime. It is recorded at most once in
+    `MAX_RECORD_INTERVAL_SECONDS`, or in a quarter of the lifetime if that is shorter. A slow or
+    unavailable database delays a message by at most `MAX_RECORD_WAIT_SECONDS`. A locked record
+    delays no other device. Each record is tried until it succeeds, or until the lifetime after the
+    contact has ended.
     """
 
     def __init__(self, store: PresenceStore, lifetime: float, timeouts: OfflineTimeouts) -> None:

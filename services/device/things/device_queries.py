@@ -255,7 +255,7 @@ class DeviceQueries:
     async def list_ids_of_product(
         self, tenant: str, model: str, after: int, limit: int
     ) -> list[int]:
-        """Return up to `limit` ascending ids above `after`, of devices of a product."""
+        """Return up to `limit` ids of devices of a product, ascending, from those above `after`."""
         query = {"tenant": tenant, "model": model, "_id": {"$gt": after}}
         cursor = self._devices.find(query, {"_id": 1}, sort=[("_id", 1)], limit=limit)
         return [device["_id"] async for device in cursor]
