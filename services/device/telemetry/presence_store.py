@@ -134,14 +134,14 @@ class PresenceStore:
             await self._set_online([device_id], at, lifetime)
 
     async def record_contacts(self, ids: list[int], at: datetime, lifetime: timedelta) -> None:
-        """Record reports of several devices over HTTP, with one write for ONLINE devices."""
+        """Record contacts of several devices, with one write for the ONLINE ones."""
         online = await self._devices.record_online_contacts(ids, at, lifetime)
         others = [device_id for device_id in ids if device_id not in online]
         for first in range(0, len(others), MAX_CHANGES):
             await self._set_online(others[first : first + MAX_CHANGES], at, lifetime)
 
     async def _set_online(self, ids: Sequence[int], at: datetime, lifetime: timedelta) -> None:
-        """Make devices ONLINE that sent a report over HTTP."""
+        """Make devices ONLINE that had a contact."""
 
         async def update_devices(session: Session) -> list[dict[str, Any]]:
             await self._devices.rewrite_contacts(ids, at, lifetime, session)

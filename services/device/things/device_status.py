@@ -18,7 +18,7 @@ from services.device.things.model import (
 from services.device.things.visibility import Condition
 
 MAX_LOCK_WAIT_MS = 250
-"""Milliseconds that a report over HTTP waits for a locked device record."""
+"""Milliseconds that the record of a contact waits for a locked device document."""
 _PRESENCE_PROJECTION = projection_for(DeviceWithPresence)
 _OWNER_AND_STATUS_PROJECTION = projection_for(OwnerAndStatus)
 _DEVICES_WITH_PRESENCE = list[DeviceWithPresence]
@@ -33,7 +33,7 @@ class DevicePresence:
         self._contacts = hot.with_options(
             write_concern=WriteConcern(1), read_concern=ReadConcern("local")
         )
-        """Writes without waiting for a majority of replicas: the next report repeats a lost
+        """Writes without waiting for a majority of replicas: the next contact repeats a lost
         write."""
 
     async def find_owners_and_statuses(self, ids: Iterable[int]) -> dict[int, OwnerAndStatus]:
@@ -52,7 +52,7 @@ class DevicePresence:
         return await self._find_devices({"_id": {"$in": list(ids)}}, session)
 
     async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> str | None:
-        """Record a report over HTTP, which keeps a device ONLINE for `lifetime`.
+        """Record a contact (see `HttpPresence`), which keeps a device ONLINE for `lifetime`.
 
         Return the connection state, which stays the same, or None if the device does not exist.
         Raises `StoreError` when the record stays locked for `MAX_LOCK_WAIT_MS`.
@@ -68,7 +68,7 @@ class DevicePresence:
     async def record_online_contacts(
         self, ids: list[int], at: datetime, lifetime: timedelta
     ) -> set[int]:
-        """Record reports over HTTP for those of `ids` that are ONLINE; return the ids of these.
+        """Record contacts of those of `ids` that are ONLINE; return the ids of these.
 
         One write records all. `at` has no fraction of a ms. Other devices do not change.
         """
@@ -140,9 +140,9 @@ class DevicePresence:
 
 
 def _contact_update(at: datetime, lifetime: timedelta) -> list[Document]:
-    """Return the update of a device record for a report at `at`; ignore older reports.
+    """Return the update of a device record for a contact at `at`; ignore older contacts.
 
-    A shorter lifetime takes effect with the next report.
+    A shorter lifetime takes effect with the next contact.
     """
     newer = {"$gte": [at, {"$ifNull": ["$httpAt", at]}]}
     until = {"$cond": [newer, at + lifetime, "$httpUntil"]}

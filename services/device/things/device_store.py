@@ -1,7 +1,7 @@
 """The collection `devices`: reads and writes whole devices.
 
 A document is a `Device` (`services.device.things.model`) with additional fields: `grams` (see
-`device_search`), `httpAt` and `httpUntil` (last report over HTTP, end of the HTTP lifetime).
+`device_search`), `httpAt` and `httpUntil` (last contact over HTTP, end of the HTTP lifetime).
 `factTimes` has the time (ms) of each reported field, `erased` the hash of the TSL whose write-only
 values were erased. Changes by users and applications are written in one transaction with their
 event. The attributes `queries`, `presence`, `reported_state` and `entity_names` hold further

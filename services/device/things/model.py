@@ -213,7 +213,7 @@ class DeviceWithPresence(msgspec.Struct, rename="camel", kw_only=True):
     group: int | None = None
     connect_status: ConnectStatus = "DISCONNECT"
     http_until: datetime | None = None
-    """The time until which a report over HTTP keeps it ONLINE."""
+    """The time until which the last contact (see `HttpPresence`) keeps the device ONLINE."""
 
 
 class OwnerAndStatus(msgspec.Struct, rename="camel"):
