@@ -79,10 +79,9 @@ class PresenceStore:
     async def apply_and_list_opened(
         self, opened: Iterable[ConnectedUser], ended: Iterable[ConnectedUser]
     ) -> list[int]:
-        """Apply up to `MAX_CHANGES` opened and ended connections.
+        """Apply up to `MAX_CHANGES` new and ended connections; known changes have no effect.
 
-        Known changes have no effect. Return the ids of the devices in `opened`.
-        """
+        Return the ids of the devices in `opened`."""
         opened_by_id = {user.connection: user for user in opened}
         ended_by_id = {user.connection: user for user in ended}
 
@@ -126,10 +125,7 @@ class PresenceStore:
         return number
 
     async def record_contact(self, device_id: int, at: datetime, lifetime: timedelta) -> None:
-        """Record a contact, and make the device ONLINE for `lifetime`.
-
-        Raises `StoreError` when the record of the device stays locked.
-        """
+        """Record a contact: ONLINE for `lifetime`. Raises `StoreError` for a locked record."""
         if await self._devices.record_contact(device_id, at, lifetime) not in (None, "ONLINE"):
             await self._set_online([device_id], at, lifetime)
 
@@ -307,11 +303,9 @@ class _Contact(NamedTuple):
 class HttpPresence:
     """Records contacts of devices: requests over HTTP, and messages through integrations.
 
-    A contact keeps the device ONLINE for its lifetime. It is recorded at most once in
-    `MAX_RECORD_INTERVAL_SECONDS`, or in a quarter of the lifetime if that is shorter. A slow or
-    unavailable database delays a message by at most `MAX_RECORD_WAIT_SECONDS`. A locked record
-    delays no other device. Each record is tried until it succeeds, or until the lifetime after the
-    contact has ended.
+    A device is recorded once per `MAX_RECORD_INTERVAL_SECONDS`, or per quarter of its lifetime if
+    that is shorter. The database delays a message by at most `MAX_RECORD_WAIT_SECONDS`. Each record
+    is tried until it succeeds, or until the lifetime after the contact has ended.
     """
 
     def __init__(self, store: PresenceStore, lifetime: float, timeouts: OfflineTimeouts) -> None:

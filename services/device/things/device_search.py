@@ -325,10 +325,7 @@ class DeviceSearch:
         return max(zip(reached, ngrams, strict=True))[1], MANY_DEVICES
 
     async def _find_rare(self, scope: Condition, ngrams: Sequence[str]) -> tuple[str, int] | None:
-        """Return the rarest ngram and its number of devices.
-
-        Return None if at least `MANY_DEVICES` devices have each ngram.
-        """
+        """Return the rarest ngram and how many devices have it; None if `MANY_DEVICES` or more."""
         for maximum in (FEW_DEVICES, MANY_DEVICES):
             counts = await asyncio.gather(
                 *(

@@ -2,10 +2,9 @@
 
 A document is a `Device` (`services.device.things.model`) with additional fields: `grams` (see
 `device_search`), `httpAt` and `httpUntil` (last contact over HTTP, end of the HTTP lifetime).
-`factTimes` has the time (ms) of each reported field, `erased` the hash of the TSL whose write-only
-values were erased. Changes by users and applications are written in one transaction with their
-event. The attributes `queries`, `presence`, `reported_state` and `entity_names` hold further
-operations on the same records.
+`factTimes` has the time (ms) of each reported field, `erased` the hash of an erased TSL. Changes by
+users and applications are written in one transaction with their event. `queries`, `presence`,
+`reported_state` and `entity_names` hold further operations on the same records.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -93,10 +92,7 @@ class DeviceStore:
     async def find_all(
         self, tenant: str, ids: Sequence[int], application_id: int | None = None
     ) -> list[Device]:
-        """Return those of `ids` that belong to the tenant and, if given, to the application.
-
-        The devices are sorted by id.
-        """
+        """Return those of `ids` that the tenant or, if given, the application owns, by id."""
         query = owner_condition(tenant, {"$in": list(ids)}, application_id)
         return await self._read(self._devices.find(query, WITHOUT_NGRAMS, sort=[("_id", 1)]))
 
