@@ -389,6 +389,29 @@ async def test_a_copy_after_the_end_is_answered_and_not_sent(world: World):
     assert len(world.remote.set) == 1
 
 
+async def test_a_copy_of_an_expired_command_is_ignored(world: World, caplog):
+    """A command that expired before the other platform accepted it is not sent later."""
+    world.remote.add(7, "A7")
+    await world.configure()
+    device = await world.played.add({"device": "A7"})
+    command = {"commandId": 5, "kind": "SET_PROPERTIES", "properties": {"mode": "x"}}
+    world.remote.failing = lambda method, _: refusal(503, "busy") if method == "PATCH" else None
+    await world.played.command(device, command | {"expiresAt": NOW - HOUR // 2})
+    commands = world.mongo.database["openapi_commands"]
+    async with asyncio.timeout(20):
+        while await commands.find_one({"told": True}) is None:
+            await asyncio.sleep(0.02)
+    world.remote.failing = lambda *_: None
+    await world.played.command(device, command)
+    await world.played.command(device, command | {"commandId": 6})
+    await world.remote.until(lambda: world.remote.tasks)
+    world.remote.tasks["1"] = {"status": "SUCCESS"}
+    await world.played.until(lambda: world.played.replies)
+    assert [reply.command_id for reply in world.played.replies] == [6]
+    assert len(world.remote.set) == 1
+    assert "failed" not in caplog.text
+
+
 @pytest.mark.parametrize(
     ("command", "task", "error"),
     [

@@ -46,7 +46,8 @@ class CommandForwarder:
     async def accept(self, request: DeviceCommand) -> None:
         """Accept a command; for a duplicate, continue the stored command or report its result.
 
-        Raises `NotFound` if the device is unknown at the other platform.
+        A duplicate of a command that expired without a result is ignored. Raises `NotFound` if the
+        device is unknown at the other platform.
         """
         device, command = request.device, request.command
         link = await self._store.find_link(device.tenant, device.identifier)
@@ -60,9 +61,9 @@ class CommandForwarder:
             remote_id=str(remote_id),
             command=command,
         )
-        self._start_task(
-            await self._store.add_or_get_command(remote_command, int(command["expiresAt"]))
-        )
+        stored = await self._store.add_or_get_command(remote_command, int(command["expiresAt"]))
+        if stored is not None:
+            self._start_task(stored)
 
     async def resume(self) -> None:
         """Continue the stored commands that another replica did not finish."""

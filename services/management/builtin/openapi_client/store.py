@@ -134,8 +134,11 @@ class OpenApiStore:
 
     async def add_or_get_command(
         self, remote_command: ForwardedCommand, expires_at: int
-    ) -> ForwardedCommand:
-        """Store a command and return it; return the stored one if its id is known."""
+    ) -> ForwardedCommand | None:
+        """Store a command and return it; return the stored one if its id is known.
+
+        Returns None if the stored one expired without a result.
+        """
         keep_until = from_ms(expires_at) + FINISHED_COMMAND_RETENTION
         document = {
             **_encode_command(remote_command),
@@ -145,10 +148,9 @@ class OpenApiStore:
         try:
             await self._commands.insert_one(document)
         except DuplicateKey:
-            return (
-                _decode_command(await self._commands.find_one({"_id": remote_command.id}))
-                or remote_command
-            )
+            stored = await self._commands.find_one({"_id": remote_command.id})
+            known = _decode_command(stored) or remote_command
+            return None if stored and stored.get("told") and known.reply is None else known
         return remote_command
 
     async def save_command(self, remote_command: ForwardedCommand) -> None:
