@@ -52,5 +52,5 @@ export const zh: Record<keyof typeof en, string> = {
   "audit.object.integration_login": "集成登录凭证",
   "audit.object.tenant": "租户",
   "audit.action.device_given": "分配设备",
-  "audit.action.device_taken": "解除设备分配",
+  "audit.action.device_taken": "取消设备分配",
 };

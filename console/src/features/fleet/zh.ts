@@ -56,7 +56,7 @@ export const zh: Record<keyof typeof en, string> = {
   "imports.file.hint": "XLSX 或 CSV，最多 10,000 行、5 MiB",
   "imports.only-good": "即使其他行有错误，也添加没有错误的行",
   "imports.one": "导入",
-  "imports.line": "开始于 {when}。",
+  "imports.line": "开始时间：{when}。",
   "imports.refused": "未添加任何设备：{count} 行有错误。请修改表格后重新上传。",
   "imports.progress": "{done} / {total} 行",
   "imports.cancel": "停止导入",

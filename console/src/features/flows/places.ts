@@ -1,4 +1,5 @@
 /** Names of the places of problems, as the forms of nodes show them. */
+import type { DesignFault } from "../../api/generated";
 import { t, translateIfKnown, type Key } from "../../i18n/index.svelte";
 import type { Kind } from "./catalogue";
 
@@ -17,6 +18,11 @@ export function placeName(kind: Kind | undefined, field: string): string {
   const [, name, rest = ""] = /^parameters\.(\w+)(.*)$/.exec(field) ?? [];
   const parameter = kind?.parameters.find((one) => one.name === name);
   return parameter ? [parameter.title, partName(rest)].filter(Boolean).join(", ") : field;
+}
+
+/** Return the reason of a problem behind the name of its place; a problem of a whole node has no place. */
+export function placeFault(kind: Kind | undefined, { field, reason }: DesignFault): string {
+  return field === "nodes" || field === "edges" ? reason : t("failure.field", { name: placeName(kind, field), reason });
 }
 
 /** Return the name of a part of a parameter: `[0].name` is `1, Name`. */

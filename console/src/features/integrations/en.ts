@@ -3,6 +3,7 @@ export const en = {
   "integrations.text": "Integrations connect devices to the platform. Some are built in, others are separate processes.",
   "integration.name.direct": "Direct connection",
   "integration.text.direct": "Devices that connect over MQTT, HTTP or NATS with SN and device key",
+  "integration.name.system": "System",
   "integration.name.simulator": "Simulator",
   "integration.text.simulator": "Virtual devices of your products, with plausible values",
   "integration.name.openapi-client": "Open API client",

@@ -5,6 +5,7 @@ export const zh: Record<keyof typeof en, string> = {
   "integrations.text": "集成将设备接入平台：有些是平台内置的，有些是独立的进程。",
   "integration.name.direct": "直连设备",
   "integration.text.direct": "通过 MQTT、HTTP 或 NATS，用 SN 和设备密钥接入的设备",
+  "integration.name.system": "系统",
   "integration.name.simulator": "模拟器",
   "integration.text.simulator": "您的产品的虚拟设备，自动产生合理的数值",
   "integration.name.openapi-client": "开放 API 客户端",
