@@ -32,7 +32,7 @@ export const en = {
   "alarms.note": "Note",
   "alarms.note.hint": "Describe what you found, for others who look at this alarm",
   "alarms.none": "No alarms",
-  "alarms.none.text": "No alarm matches the filters. To see cleared alarms too, select “All”.",
+  "alarms.none.text": "No alarm matches the search and the filters. “Open” shows only alarms that are not cleared.",
   "alarms.total": "{count} in total. Refreshes every {seconds} s.",
   "severity.CRITICAL": "Critical",
   "severity.MAJOR": "Major",

@@ -34,7 +34,7 @@ export const zh: Record<keyof typeof en, string> = {
   "alarms.note": "备注",
   "alarms.note.hint": "记录您的发现，供其他人查看",
   "alarms.none": "没有告警",
-  "alarms.none.text": "没有符合筛选条件的告警。如需查看已清除的告警，请选择“全部”。",
+  "alarms.none.text": "没有符合搜索和筛选条件的告警。“未清除”只显示尚未清除的告警。",
   "alarms.total": "共 {count} 条，每 {seconds} 秒刷新一次。",
   "severity.CRITICAL": "紧急",
   "severity.MAJOR": "重要",

@@ -13,7 +13,7 @@ export const en = {
   "boards.home.is": "Home",
   "boards.home.set": "{name} is now your home dashboard and is listed first.",
   "boards.home.ended": "{name} is no longer your home dashboard.",
-  "boards.delete.text": "Its widgets and additional canvases are deleted for all users. This cannot be undone.",
+  "boards.delete.text": "The dashboard and all its widgets are deleted for all users. This cannot be undone.",
   "boards.none": "No dashboards yet",
   "boards.none.text": "A dashboard shows live values on one page and can control devices. Create one to begin.",
   "boards.none.denied": "You have no access to dashboards",

@@ -15,7 +15,7 @@ export const zh: Record<keyof typeof en, string> = {
   "boards.home.is": "主仪表板",
   "boards.home.set": "{name} 已设为主仪表板，将排在首位。",
   "boards.home.ended": "{name} 不再是主仪表板。",
-  "boards.delete.text": "其组件和附加画布将对所有用户一并删除。此操作无法撤销。",
+  "boards.delete.text": "此仪表板及其所有组件将对所有用户一并删除。此操作无法撤销。",
   "boards.none": "还没有仪表板",
   "boards.none.text": "仪表板在一个页面上实时显示数值，并可控制设备。请新建一个仪表板。",
   "boards.none.denied": "您没有可访问的仪表板",

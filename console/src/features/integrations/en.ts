@@ -16,7 +16,7 @@ export const en = {
   "integrations.devices": "{count} {count|device|devices}",
   "integrations.entities": "{count} {count|entity|entities}",
   "integrations.add-sensors": "Add sensors",
-  "integrations.addable": "Can add devices",
+  "integrations.addable": "Devices can be added",
   "integrations.none": "You have no access to integrations",
   "integrations.none.text": "Ask a super-admin for access.",
   "integrations.values": "Status",

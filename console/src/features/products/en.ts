@@ -53,7 +53,7 @@ export const en = {
   "templates.uploaded": "{file}, uploaded {when}",
   "templates.version": "Version {version}",
   "templates.none": "No templates yet",
-  "templates.none.text": "Upload a ZIP file with templates to see them here. You need the permission “Manage” for products.",
+  "templates.none.text": "Templates appear here after a ZIP file was uploaded. Only users with the permission “Manage” for products can upload one.",
   "templates.none.found": "No templates match",
   "templates.search": "Model, name or vendor",
   "templates.vendor": "Vendor",

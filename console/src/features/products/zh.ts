@@ -55,7 +55,7 @@ export const zh: Record<keyof typeof en, string> = {
   "templates.uploaded": "{file}，上传于 {when}",
   "templates.version": "版本 {version}",
   "templates.none": "还没有模板",
-  "templates.none.text": "上传模板 ZIP 文件后，模板会显示在这里。上传需要产品的“管理”权限。",
+  "templates.none.text": "上传模板 ZIP 文件后，模板会显示在这里。只有拥有产品“管理”权限的用户可以上传。",
   "templates.none.found": "没有匹配的模板",
   "templates.search": "型号、名称或厂商",
   "templates.vendor": "厂商",

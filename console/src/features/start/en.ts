@@ -44,7 +44,7 @@ export const en = {
   "sensors.how": "Number of sensors",
   "sensors.one": "One sensor",
   "sensors.many": "Several sensors",
-  "sensors.eui.hint": "16 hex digits, printed on the device. The list suggests devices that the server has received but that are not added here.",
+  "sensors.eui.hint": "16 hex digits, printed on the device. The list suggests devices whose messages reached the server but that are not added here.",
   "sensors.eui.sigfox": "The Sigfox ID, printed on the device",
   "sensors.eui": "“{text}” is not a valid DevEUI. Enter 16 hex digits.",
   "sensors.name.hint": "Leave empty to use the DevEUI",

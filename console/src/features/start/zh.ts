@@ -46,7 +46,7 @@ export const zh: Record<keyof typeof en, string> = {
   "sensors.how": "传感器数量",
   "sensors.one": "单个传感器",
   "sensors.many": "多个传感器",
-  "sensors.eui.hint": "设备上印有的 16 位十六进制数。列表会列出服务器已收到但尚未在此添加的设备。",
+  "sensors.eui.hint": "设备上印有的 16 位十六进制数。列表会列出服务器已收到其消息、但尚未在此添加的设备。",
   "sensors.eui.sigfox": "设备上印有的 Sigfox ID",
   "sensors.eui": "“{text}”不是有效的 DevEUI。请输入 16 位十六进制数。",
   "sensors.name.hint": "留空则使用 DevEUI",
