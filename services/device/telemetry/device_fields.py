@@ -1,13 +1,13 @@
 """Copies reported properties into the fields of device records that show them.
 
 Values and times come from the latest values, so an older report never overwrites a newer field;
-`factTimes` in the record stores the times. `lastUpdateTime` is written at most every ten seconds,
-for sorting; the latest values have the exact time.
+`factTimes` in the record stores the times. `lastUpdateTime` may be ten seconds old, because only a
+larger difference is written at once; the latest values have the exact time.
 """
 
 import time
 from collections.abc import Container, Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -19,13 +19,25 @@ from services.device.things.model import RECORD_FIELD_BY_PROPERTY, Location, Thi
 from services.device.things.product_store import ProductStore
 
 WRITE_INTERVAL_SECONDS = 10.0
-"""Seconds between two writes of `lastUpdateTime` of one device."""
+"""Seconds within which a report that is hardly newer does not write `lastUpdateTime` again."""
 CACHE_SIZE = 50_000
 """Maximum devices whose last write of `lastUpdateTime` is cached."""
 LOCATION_CACHE_SECONDS = 5.0
 """Seconds between two reads of the location properties of products."""
 MAX_BATTERY_LEVEL = 2**31
 """Maximum battery level; larger ones are invalid, and MongoDB could not store them all."""
+
+
+class _WrittenTime(NamedTuple):
+    at: float
+    """Monotonic time of the write."""
+    ts: int
+    """The written `lastUpdateTime`, in ms."""
+
+    def is_outdated(self, now: float, ts: int) -> bool:
+        """Return whether a report at `ts` is written; `now` is a monotonic time."""
+        is_old = self.at + WRITE_INTERVAL_SECONDS < now
+        return is_old or ts > self.ts + WRITE_INTERVAL_SECONDS * 1000
 
 
 class DeviceFieldUpdater:
@@ -37,23 +49,23 @@ class DeviceFieldUpdater:
         self._products = products
         self._places: dict[tuple[str, str], str] = {}
         self._read = -LOCATION_CACHE_SECONDS
-        self._written: LruCache[int, float] = LruCache(CACHE_SIZE)
+        self._written: LruCache[int, _WrittenTime] = LruCache(CACHE_SIZE)
 
     async def update_report_times(self, reports: Iterable[ValidReport]) -> None:
-        """Write `lastUpdateTime` of devices that did not get it recently.
+        """Write `lastUpdateTime` of devices that did not get it recently, or an older one.
 
         `lastUpdateTime` does not depend on the latest values, so both are written concurrently.
         """
         now = time.monotonic()
         newest: dict[int, int] = {}
         for report in reports:
-            thing = report.thing
-            if (self._written.get(thing.id) or 0.0) + WRITE_INTERVAL_SECONDS < now:
+            thing, written = report.thing, self._written.get(report.thing.id)
+            if written is None or written.is_outdated(now, report.effective_time):
                 newest[thing.id] = max(report.effective_time, newest.get(thing.id, 0))
         if newest:
             await self._devices.reported_state.write_report_times(newest)
-            for key in newest:
-                self._written.put(key, now)
+            for key, ts in newest.items():
+                self._written.put(key, _WrittenTime(now, ts))
 
     async def update(self, reports: Iterable[ValidReport]) -> None:
         """Write the record fields that a batch changes, from latest values.

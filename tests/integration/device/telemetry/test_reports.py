@@ -230,6 +230,16 @@ async def test_history_knows_when_a_report_arrived(world: World):
     assert (await world.latest.find_arrival_times([7]))[7] >= now
 
 
+async def test_the_record_has_the_time_of_a_report_after_a_late_one(world: World):
+    """Also if both arrive within the seconds that save a write for each report."""
+    sn, now = await world.add(7), now_ms()
+    for ts in (now - 3_600_000, now):
+        await world.say(sn, {"ts": ts, "properties": {"temperature": 1}})
+        await world.deal(1)
+    device = await world.database["devices"].find_one({"_id": 7})
+    assert device["lastUpdateTime"] == now
+
+
 async def test_late_readings_of_an_earlier_owner_are_no_latest_values(world: World):
     """The new application does not see values that the device measured before."""
     moment = now_ms() - 60_000
