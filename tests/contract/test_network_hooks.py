@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -83,9 +84,10 @@ async def model(api: Api) -> AsyncIterator[str]:
 async def test_json_is_read_by_pointers(admin: Console, model: str) -> None:
     """Told twice it is one frame; what is wrong is refused with its place, and shown."""
     hook = Hook(admin, "webhook", EUI)
-    await hook.set(webhook_token=hook.token, encoding="hex", **MAPPING)
+    await hook.set(webhook_token=hook.token, encoding="hex", time="/at", **MAPPING)
     await hook.add(model)
-    body = {"dev": {"eui": EUI.lower()}, "up": [{"bytes": "d7", "port": 85}], "n": 7}
+    up, at = [{"bytes": "d7", "port": 85}], datetime.now(UTC).isoformat()
+    body = {"dev": {"eui": EUI.lower()}, "up": up, "n": 7, "at": at}
     for _ in range(2):
         console_accepted(await hook.post(body), data=False)
     frames = await until(hook.frames)
