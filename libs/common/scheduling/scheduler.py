@@ -185,7 +185,7 @@ class FairScheduler:
 
     def _hand_out(self) -> None:
         """Assign free workers to the lanes whose turn it is."""
-        while self._free and (lane := self._lanes.next(self._may_next)) is not None:
+        while self._free and (lane := self._lanes.next(self._may_run_waiting)) is not None:
             maximum = self._caps(lane).sub if self._caps else math.inf
             subs = self._lanes.sub_lanes(lane)
             sub = next(sub for sub in subs if self._held[lane, sub] < maximum)
@@ -193,7 +193,7 @@ class FairScheduler:
             if not turn.done():  # else it is cancelled
                 turn.set_result(self._hold(lane, sub))
 
-    def _may_next(self, lane: str) -> bool:
+    def _may_run_waiting(self, lane: str) -> bool:
         return self._may_hold(lane, self._lanes.sub_lanes(lane))
 
     def _may_hold(self, lane: str, subs: Iterable[Hashable]) -> bool:
