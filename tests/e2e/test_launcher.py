@@ -54,7 +54,7 @@ async def _page_open(platform: Platform, marks: Path, device_id: int) -> AsyncIt
     }
     journey = asyncio.to_thread(node, "console/restart.mjs", json.dumps(given))
     watching = asyncio.ensure_future(journey)
-    await until(lambda: _exists(marks / "opened"))
+    await until(lambda: _exists(marks / "opened"), 90)
     yield
     assert json.loads(await watching) == {"before": "1", "after": "2", "problems": []}
 

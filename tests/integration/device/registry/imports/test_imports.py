@@ -404,7 +404,7 @@ async def test_a_cancelled_import_adds_no_further_rows(world: World, lamps: Lamp
     """Rows that are being added are finished."""
     lamps.answers.clear()
     heads = ["Name", "add_lamp.serial"]
-    content = sheet(*([f"l{at}", f"I12-{at}"] for at in range(300)), heads=heads)
+    content = sheet(*([f"l{at}", f"I12-{at}"] for at in range(150)), heads=heads)
     begun = await world.admin().done("POST", f"{BATCH}/import", **form(content, "lamps"))
     path = f"{BATCH}/import/{begun['import_id']}"
     await lamps.reached.wait()
@@ -493,7 +493,7 @@ async def test_an_import_waits_for_an_integration_that_is_away(
 async def test_rows_of_a_killed_process_are_imported_once(world: World):
     """Unrecorded additions count as added, and no device exists twice."""
     admin = world.admin()
-    rows = [[f"d{at}", f"I14-{at}", "", ""] for at in range(300)]
+    rows = [[f"d{at}", f"I14-{at}", "", ""] for at in range(150)]
     known = await imported(admin, sheet(*rows))
     import_id = int(known["import_id"])
     for at in range(100, 150):
@@ -509,7 +509,7 @@ async def test_rows_of_a_killed_process_are_imported_once(world: World):
     async with asyncio.timeout(60):
         while (known := await admin.done("GET", path))["state"] == "RUNNING":
             await asyncio.sleep(0.05)
-    assert counts(known) == ("DONE", 300, 0, 0)
+    assert counts(known) == ("DONE", 150, 0, 0)
     found = await admin.done("POST", "/device/search", {"identifier": "I14-"})
     assert found["total"] == 150
 
